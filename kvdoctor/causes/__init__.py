@@ -1,0 +1,1 @@
+"""One file a cause: a pure function from what was seen to a Finding."""

@@ -1,0 +1,1 @@
+"""One file a source: what is read from a running service."""

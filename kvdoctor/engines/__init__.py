@@ -1,0 +1,1 @@
+"""One file an engine: its metric names, and ours."""

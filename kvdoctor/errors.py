@@ -1,0 +1,19 @@
+"""The two ways in which kvdoctor says that something cannot be done."""
+
+
+class KvdoctorError(Exception):
+    """A failure that the user can act on: what happened, and what to try."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class Unavailable(Exception):
+    """One source that cannot be read here. The sampling loop turns it into a Gap."""
+
+    def __init__(self, reason: str, cure: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.cure = cure

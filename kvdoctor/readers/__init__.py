@@ -1,0 +1,1 @@
+"""Evidence that somebody else gathered, turned into a Recording."""

@@ -1,0 +1,1 @@
+"""Real transfers, each in a child process."""
