@@ -1,0 +1,140 @@
+"""The vocabulary: every quantity that an engine, a KV layer or a host can tell us, with unit, kind and meaning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(str, Enum):
+    """How a quantity behaves over time."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    HISTOGRAM = "histogram"
+    INFO = "info"
+
+
+class Across(str, Enum):
+    """How a quantity is brought together over the ranks of one engine."""
+
+    SUM = "sum"
+    MAX = "max"
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """One thing that can be observed."""
+
+    name: str
+    kind: Kind
+    unit: str
+    meaning: str
+    across: Across = Across.SUM
+
+    def __str__(self) -> str:
+        return self.name
+
+
+QUANTITIES: dict[str, Quantity] = {}
+
+
+def _add(name: str, kind: Kind, unit: str, meaning: str, across: Across = Across.SUM) -> Quantity:
+    QUANTITIES[name] = Quantity(name, kind, unit, meaning, across)
+    return QUANTITIES[name]
+
+
+def _gauge(name: str, unit: str, meaning: str, across: Across = Across.SUM) -> Quantity:
+    return _add(name, Kind.GAUGE, unit, meaning, across)
+
+
+def _counter(name: str, unit: str, meaning: str) -> Quantity:
+    return _add(name, Kind.COUNTER, unit, meaning)
+
+
+def _histogram(name: str, unit: str, meaning: str) -> Quantity:
+    return _add(name, Kind.HISTOGRAM, unit, meaning)
+
+
+# The pool and the scheduler
+KV_CACHE_USAGE = _gauge("kv_cache_usage", "ratio", "share of KV blocks pinned by requests", Across.MAX)
+CACHE_CONFIG = _add("cache_config", Kind.INFO, "", "cache configuration, as labels of a constant 1")
+RUNNING = _gauge("requests_running", "requests", "requests in the running batch")
+WAITING = _gauge("requests_waiting", "requests", "requests that wait, for whatever reason")
+WAITING_CAPACITY = _gauge("requests_waiting_capacity", "requests", "wait for a slot, tokens or blocks")
+WAITING_DEFERRED = _gauge("requests_waiting_deferred", "requests", "wait for remote KV, LoRA, grammar or encoder")
+SWAPPED = _gauge("requests_swapped", "requests", "requests whose KV was swapped to the CPU")
+KV_FETCH_WAITING = _gauge("kv_fetch_waiting_to_start", "requests", "asynchronous KV loads not begun")
+KV_FETCH_IN_PROGRESS = _gauge("kv_fetch_in_progress", "requests", "asynchronous KV loads on the way")
+KV_FETCH_COMPLETED = _gauge("kv_fetch_completed_waiting", "requests", "KV has arrived, no slot yet")
+PREEMPTIONS = _counter("preemptions", "events", "running sequences that lost their blocks")
+ADMISSION_REJECTIONS = _counter("admission_rejections", "requests", "requests refused at the door")
+SLEEP_STATE = _gauge("sleep_state", "", "1 for the state the engine sleeps in", Across.MAX)
+HITS_RATE_GAUGE = _gauge("prefix_hit_rate", "ratio", "a hit rate that the engine worked out itself", Across.MAX)
+
+# The prefix cache and the prompts
+PREFIX_QUERIES = _counter("prefix_queries", "tokens", "tokens looked up in the prefix cache")
+PREFIX_HITS = _counter("prefix_hits", "tokens", "tokens found in the prefix cache")
+EXTERNAL_QUERIES = _counter("external_queries", "tokens", "tokens asked of a KV connector")
+EXTERNAL_HITS = _counter("external_hits", "tokens", "tokens that a KV connector promised at admission")
+PROMPT_TOKENS = _counter("prompt_tokens", "tokens", "prompt tokens, cached ones included")
+PROMPT_COMPUTED = _counter("prompt_tokens_computed", "tokens", "prompt tokens prefilled here")
+PROMPT_LOCAL_HIT = _counter("prompt_tokens_local_hit", "tokens", "prompt tokens from the local prefix cache")
+PROMPT_EXTERNAL = _counter("prompt_tokens_external", "tokens", "prompt tokens whose KV came from elsewhere")
+CACHED_DEVICE = _counter("cached_tokens_device", "tokens", "cached tokens that lay in HBM")
+CACHED_HOST = _counter("cached_tokens_host", "tokens", "cached tokens that lay in CPU memory")
+CACHED_DISK = _counter("cached_tokens_disk", "tokens", "cached tokens that lay on disk")
+CACHED_P2P = _counter("cached_tokens_p2p", "tokens", "cached tokens that lay on another instance")
+CACHED_EXTERNAL = _counter("cached_tokens_external", "tokens", "cached tokens of an unnamed outer tier")
+GENERATED = _counter("generated_tokens", "tokens", "output tokens")
+
+# Requests
+FINISHED = _counter("requests_finished", "requests", "requests that ended, for whatever reason")
+FAILED = _counter("requests_failed", "requests", "requests that ended by abort or error")
+TTFT = _histogram("ttft", "seconds", "front-end arrival to first token, at the first token")
+ITL = _histogram("itl", "seconds", "time between two output events of a request")
+TPOT = _histogram("tpot", "seconds", "mean time per output token of a request, at its end")
+E2E = _histogram("e2e", "seconds", "arrival to last token, at the end")
+QUEUE = _histogram("queue", "seconds", "queued to first scheduled, at the end")
+PREFILL = _histogram("prefill", "seconds", "first scheduled to first token, at the end")
+DECODE = _histogram("decode", "seconds", "first to last token, at the end")
+PROMPT_LENGTH = _histogram("prompt_length", "tokens", "prompt tokens of a request, at the end")
+OUTPUT_LENGTH = _histogram("output_length", "tokens", "output tokens of a request, at the end")
+REQUEST_COMPUTED = _histogram("request_computed", "tokens", "prompt tokens computed for a request, at the end")
+REQUEST_PREEMPTIONS = _histogram("request_preemptions", "events", "preemptions of a request, at the end")
+ITERATION_TOKENS = _histogram("iteration_tokens", "tokens", "tokens of one engine step")
+
+# Arithmetic and speculation
+ESTIMATED_FLOPS = _counter("estimated_flops", "flop", "the engine's own arithmetic; 0 when switched off")
+ESTIMATED_READ = _counter("estimated_read_bytes", "bytes", "the engine's own arithmetic; 0 when switched off")
+ESTIMATED_WRITE = _counter("estimated_write_bytes", "bytes", "the engine's own arithmetic; 0 when switched off")
+SPEC_DRAFTS = _counter("spec_drafts", "steps", "steps with a draft")
+SPEC_DRAFT_TOKENS = _counter("spec_draft_tokens", "tokens", "tokens drafted")
+SPEC_ACCEPTED = _counter("spec_accepted_tokens", "tokens", "drafted tokens accepted")
+
+# KV on the move: between instances, and between tiers
+TRANSFER_BYTES = _counter("kv_transfer_bytes", "bytes", "KV bytes moved between instances")
+TRANSFER_SECONDS = _counter("kv_transfer_seconds", "seconds", "sum of the durations of those transfers")
+TRANSFERS = _counter("kv_transfers", "transfers", "transfers between instances")
+TRANSFER_POST_SECONDS = _counter("kv_transfer_post_seconds", "seconds", "time spent posting descriptors")
+TRANSFER_DESCRIPTORS = _counter("kv_transfer_descriptors", "pieces", "descriptors: contiguous pieces moved")
+TRANSFER_FAILURES = _counter("kv_transfer_failures", "events", "failed transfers, expired requests, lost keys")
+LOAD_BYTES = _counter("kv_load_bytes", "bytes", "KV bytes loaded into HBM from an outer tier")
+LOAD_SECONDS = _counter("kv_load_seconds", "seconds", "sum of the durations of those loads (they overlap)")
+LOADS = _counter("kv_loads", "jobs", "load jobs")
+STORE_BYTES = _counter("kv_store_bytes", "bytes", "KV bytes stored to an outer tier")
+STORE_SECONDS = _counter("kv_store_seconds", "seconds", "sum of the durations of those stores (they overlap)")
+TIER_READ_BYTES = _counter("kv_tier_read_bytes", "bytes", "KV bytes read from a far tier (disk, remote)")
+TIER_READ_SECONDS = _counter("kv_tier_read_seconds", "seconds", "sum of the durations of those reads")
+TIER_QUERIES = _counter("kv_tier_queries", "chunks", "chunks looked up in a far tier")
+TIER_HITS = _counter("kv_tier_hits", "chunks", "chunks found in a far tier")
+TIER_FAILURES = _counter("kv_tier_failures", "events", "failed promotions, allocations and dropped blocks")
+TIER_USAGE = _gauge("kv_tier_usage", "ratio", "share of an outer tier pinned by transfers", Across.MAX)
+LOOKUP = _histogram("kv_lookup", "seconds", "time to look a prompt up in an outer tier")
+REUSE_GAP = _histogram("kv_block_reuse_gap", "seconds", "time between two uses of a block (sampled)")
+IDLE_BEFORE_EVICT = _histogram("kv_block_idle_before_evict", "seconds", "idle time of an evicted block (sampled)")
+BLOCK_LIFETIME = _histogram("kv_block_lifetime", "seconds", "allocation to eviction of a block (sampled)")
+
+# The process, as the endpoint tells it
+PROCESS_START = _gauge("process_start", "unix seconds", "start of the process behind the endpoint", Across.MAX)
+PROCESS_CPU = _counter("process_cpu", "seconds", "CPU seconds of the process behind the endpoint")

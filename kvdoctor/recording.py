@@ -1,0 +1,77 @@
+"""What was observed, and no opinion: raw series as columns of changes, with the clock of each reading."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from dataclasses import dataclass, field
+
+from kvdoctor.model import Cost, Gap
+
+Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass(slots=True)
+class Column:
+    """One raw series. Only the readings at which its value changed are kept.
+
+    `index[i]` is the number of the reading in its source, `value[i]` what it read from there on;
+    NaN where the series was gone (or was NaN itself).
+    """
+
+    name: str
+    labels: Labels
+    type: str = ""
+    """The `# TYPE` of its family as read, empty when the text gave none."""
+    index: array[int] = field(default_factory=lambda: array("I"))
+    value: array[float] = field(default_factory=lambda: array("d"))
+
+    def at(self, reading: int) -> float:
+        """Return the value at a reading, NaN before its first one."""
+        low, high = 0, len(self.index)
+        while low < high:
+            middle = (low + high) // 2
+            if self.index[middle] <= reading:
+                low = middle + 1
+            else:
+                high = middle
+        return self.value[low - 1] if low else math.nan
+
+
+@dataclass(slots=True)
+class Source:
+    """One place that was read again and again: an endpoint, a saved text, a log."""
+
+    name: str
+    """Where: a URL without credentials, or a file name."""
+    kind: str
+    """`prometheus`, `log`, `proc`, ..."""
+    wall: float = 0.0
+    """Wall clock at `at` = 0, seconds since 1970."""
+    role: str | None = None
+    at: array[float] = field(default_factory=lambda: array("d"))
+    """Seconds since the recording began, monotonic, one a reading."""
+    took: array[float] = field(default_factory=lambda: array("d"))
+    """Seconds each reading took."""
+    size: array[int] = field(default_factory=lambda: array("Q"))
+    """Bytes of each reading."""
+    columns: list[Column] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)
+    """Small documents read once, for example `version` and `models`; no secrets in them."""
+
+
+@dataclass(slots=True)
+class Recording:
+    """Everything seen in one run. Saved before anything judges it."""
+
+    version: int
+    kvdoctor: str
+    wall: float
+    """Wall clock when it began, seconds since 1970."""
+    sources: list[Source] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    facts: dict[str, str] = field(default_factory=dict)
+    """What the user told us: `gpu`, `bandwidth`, `model_config`, `slow`, `slo_ttft`, `slo_itl`, ..."""
+    cost: Cost = field(default_factory=Cost)
+    complete: bool = True
+    """False when the file was cut: the process that wrote it was killed."""
