@@ -62,7 +62,9 @@ CACHE_CONFIG = _add("cache_config", Kind.INFO, "", "cache configuration, as labe
 RUNNING = _gauge("requests_running", "requests", "requests in the running batch")
 WAITING = _gauge("requests_waiting", "requests", "requests that wait, for whatever reason")
 WAITING_CAPACITY = _gauge("requests_waiting_capacity", "requests", "wait for a slot, tokens or blocks")
-WAITING_DEFERRED = _gauge("requests_waiting_deferred", "requests", "wait for remote KV, LoRA, grammar or encoder")
+WAITING_DEFERRED = _gauge(
+    "requests_waiting_deferred", "requests", "wait for remote KV, LoRA, grammar or encoder"
+)
 SWAPPED = _gauge("requests_swapped", "requests", "requests whose KV was swapped to the CPU")
 KV_FETCH_WAITING = _gauge("kv_fetch_waiting_to_start", "requests", "asynchronous KV loads not begun")
 KV_FETCH_IN_PROGRESS = _gauge("kv_fetch_in_progress", "requests", "asynchronous KV loads on the way")
@@ -70,7 +72,9 @@ KV_FETCH_COMPLETED = _gauge("kv_fetch_completed_waiting", "requests", "KV has ar
 PREEMPTIONS = _counter("preemptions", "events", "running sequences that lost their blocks")
 ADMISSION_REJECTIONS = _counter("admission_rejections", "requests", "requests refused at the door")
 SLEEP_STATE = _gauge("sleep_state", "", "1 for the state the engine sleeps in", Across.MAX)
-HITS_RATE_GAUGE = _gauge("prefix_hit_rate", "ratio", "a hit rate that the engine worked out itself", Across.MAX)
+HITS_RATE_GAUGE = _gauge(
+    "prefix_hit_rate", "ratio", "a hit rate that the engine worked out itself", Across.MAX
+)
 
 # The prefix cache and the prompts
 PREFIX_QUERIES = _counter("prefix_queries", "tokens", "tokens looked up in the prefix cache")
@@ -100,14 +104,18 @@ PREFILL = _histogram("prefill", "seconds", "first scheduled to first token, at t
 DECODE = _histogram("decode", "seconds", "first to last token, at the end")
 PROMPT_LENGTH = _histogram("prompt_length", "tokens", "prompt tokens of a request, at the end")
 OUTPUT_LENGTH = _histogram("output_length", "tokens", "output tokens of a request, at the end")
-REQUEST_COMPUTED = _histogram("request_computed", "tokens", "prompt tokens computed for a request, at the end")
+REQUEST_COMPUTED = _histogram(
+    "request_computed", "tokens", "prompt tokens computed for a request, at the end"
+)
 REQUEST_PREEMPTIONS = _histogram("request_preemptions", "events", "preemptions of a request, at the end")
 ITERATION_TOKENS = _histogram("iteration_tokens", "tokens", "tokens of one engine step")
 
 # Arithmetic and speculation
 ESTIMATED_FLOPS = _counter("estimated_flops", "flop", "the engine's own arithmetic; 0 when switched off")
 ESTIMATED_READ = _counter("estimated_read_bytes", "bytes", "the engine's own arithmetic; 0 when switched off")
-ESTIMATED_WRITE = _counter("estimated_write_bytes", "bytes", "the engine's own arithmetic; 0 when switched off")
+ESTIMATED_WRITE = _counter(
+    "estimated_write_bytes", "bytes", "the engine's own arithmetic; 0 when switched off"
+)
 SPEC_DRAFTS = _counter("spec_drafts", "steps", "steps with a draft")
 SPEC_DRAFT_TOKENS = _counter("spec_draft_tokens", "tokens", "tokens drafted")
 SPEC_ACCEPTED = _counter("spec_accepted_tokens", "tokens", "drafted tokens accepted")
@@ -118,7 +126,9 @@ TRANSFER_SECONDS = _counter("kv_transfer_seconds", "seconds", "sum of the durati
 TRANSFERS = _counter("kv_transfers", "transfers", "transfers between instances")
 TRANSFER_POST_SECONDS = _counter("kv_transfer_post_seconds", "seconds", "time spent posting descriptors")
 TRANSFER_DESCRIPTORS = _counter("kv_transfer_descriptors", "pieces", "descriptors: contiguous pieces moved")
-TRANSFER_FAILURES = _counter("kv_transfer_failures", "events", "failed transfers, expired requests, lost keys")
+TRANSFER_FAILURES = _counter(
+    "kv_transfer_failures", "events", "failed transfers, expired requests, lost keys"
+)
 LOAD_BYTES = _counter("kv_load_bytes", "bytes", "KV bytes loaded into HBM from an outer tier")
 LOAD_SECONDS = _counter("kv_load_seconds", "seconds", "sum of the durations of those loads (they overlap)")
 LOADS = _counter("kv_loads", "jobs", "load jobs")
@@ -132,9 +142,13 @@ TIER_FAILURES = _counter("kv_tier_failures", "events", "failed promotions, alloc
 TIER_USAGE = _gauge("kv_tier_usage", "ratio", "share of an outer tier pinned by transfers", Across.MAX)
 LOOKUP = _histogram("kv_lookup", "seconds", "time to look a prompt up in an outer tier")
 REUSE_GAP = _histogram("kv_block_reuse_gap", "seconds", "time between two uses of a block (sampled)")
-IDLE_BEFORE_EVICT = _histogram("kv_block_idle_before_evict", "seconds", "idle time of an evicted block (sampled)")
+IDLE_BEFORE_EVICT = _histogram(
+    "kv_block_idle_before_evict", "seconds", "idle time of an evicted block (sampled)"
+)
 BLOCK_LIFETIME = _histogram("kv_block_lifetime", "seconds", "allocation to eviction of a block (sampled)")
 
 # The process, as the endpoint tells it
-PROCESS_START = _gauge("process_start", "unix seconds", "start of the process behind the endpoint", Across.MAX)
+PROCESS_START = _gauge(
+    "process_start", "unix seconds", "start of the process behind the endpoint", Across.MAX
+)
 PROCESS_CPU = _counter("process_cpu", "seconds", "CPU seconds of the process behind the endpoint")

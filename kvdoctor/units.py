@@ -20,7 +20,12 @@ def _figures(value: float, digits: int = 3) -> str:
 def duration(seconds: float) -> str:
     """Write seconds as a person would: 870 us, 35.0 ms, 1.84 s, 12.0 min, 3.10 h."""
     size = abs(seconds)
-    for limit, scale, unit in ((1e-3, 1e6, "us"), (1.0, 1e3, "ms"), (120.0, 1.0, "s"), (7200.0, 1 / 60, "min")):
+    for limit, scale, unit in (
+        (1e-3, 1e6, "us"),
+        (1.0, 1e3, "ms"),
+        (120.0, 1.0, "s"),
+        (7200.0, 1 / 60, "min"),
+    ):
         if size < limit:
             return f"{_figures(seconds * scale)} {unit}" if size else "0 ms"
     return f"{_figures(seconds / 3600)} h"
