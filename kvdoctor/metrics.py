@@ -1,4 +1,4 @@
-"""The vocabulary: every quantity that an engine, a KV layer or a host can tell us, with unit, kind and meaning."""
+"""The vocabulary: what an engine, a KV layer or a host can tell us, with unit, kind and meaning."""
 
 from __future__ import annotations
 

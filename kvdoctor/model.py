@@ -1,4 +1,4 @@
-"""The nouns of the answer: what a Diagnosis is made of. Plain data, closed enumerations, no opinion of its own."""
+"""The nouns of the answer: what a Diagnosis is made of. Plain data and closed enumerations."""
 
 from __future__ import annotations
 

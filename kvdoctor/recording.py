@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from kvdoctor.model import Cost, Gap
@@ -28,13 +29,14 @@ class Column:
 
     def at(self, reading: int) -> float:
         """Return the value at a reading, NaN before its first one."""
-        low, high = 0, len(self.index)
-        while low < high:
-            middle = (low + high) // 2
-            if self.index[middle] <= reading:
-                low = middle + 1
-            else:
-                high = middle
+        low = bisect_right(self.index, reading)
+        return self.value[low - 1] if low else math.nan
+
+    def known(self, reading: int) -> float:
+        """Return the newest number at or before a reading: a series that is gone keeps its last one."""
+        low = bisect_right(self.index, reading)
+        while low and math.isnan(self.value[low - 1]):
+            low -= 1
         return self.value[low - 1] if low else math.nan
 
 

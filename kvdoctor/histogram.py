@@ -1,0 +1,126 @@
+"""Bucketed histograms: differences, merges over ranks, quantiles with the bounds of their bucket."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kvdoctor.model import Quantile
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Observations by bucket. `counts[i]` is the number in (bounds[i-1], bounds[i]], not cumulative."""
+
+    bounds: tuple[float, ...]
+    """Upper bounds, ascending; the last one is +Inf."""
+    counts: tuple[float, ...]
+    total: float
+    """Sum of the observed values."""
+    count: float
+
+    @property
+    def mean(self) -> float | None:
+        """Return the mean from sum and count, None without an observation."""
+        return self.total / self.count if self.count > 0 else None
+
+    def quantile(self, q: float) -> Quantile | None:
+        """Return the bucket that the q-th quantile lies in; None without an observation."""
+        rank, seen, low = q * self.count, 0.0, 0.0
+        if self.count <= 0:
+            return None
+        for bound, count in zip(self.bounds, self.counts, strict=True):
+            seen += count
+            if count and seen >= rank - 1e-9:
+                return Quantile(low, bound)
+            low = bound
+        return Quantile(low, math.inf)
+
+    def above(self, limit: float) -> float:
+        """Return how many observations certainly exceed a limit: their bucket begins at or above it."""
+        lows = (0.0, *self.bounds[:-1])
+        return sum(c for low, c in zip(lows, self.counts, strict=True) if low >= limit)
+
+
+def from_cumulative(cumulative: dict[float, float], total: float, count: float) -> Histogram | None:
+    """Build a histogram from `le` -> cumulative count. None when it has no count to trust.
+
+    A text cut before `+Inf` has its count from `_count`; a scrape that raced with an observation may
+    be off by one between buckets, so counts below zero are taken as zero.
+    """
+    if math.isnan(count) or count < 0:
+        return None
+    bounds = sorted(cumulative)
+    if not bounds or bounds[-1] != math.inf:
+        bounds.append(math.inf)
+        cumulative = {**cumulative, math.inf: count}
+    counts, before = [], 0.0
+    for bound in bounds:
+        counts.append(max(0.0, cumulative[bound] - before))
+        before = max(before, cumulative[bound])
+    return Histogram(tuple(bounds), tuple(counts), total, count)
+
+
+def merge(histograms: Iterable[Histogram]) -> Histogram | None:
+    """Add histograms up. Where the bounds differ, only those that all share are kept."""
+    parts = tuple(histograms)
+    if not parts:
+        return None
+    shared = sorted(set(parts[0].bounds).intersection(*(p.bounds for p in parts[1:])))
+    counts = [0.0] * len(shared)
+    for part in parts:
+        slot = 0
+        for bound, count in zip(part.bounds, part.counts, strict=True):
+            while shared[slot] < bound:
+                slot += 1
+            counts[slot] += count
+    return Histogram(tuple(shared), tuple(counts), sum(p.total for p in parts), sum(p.count for p in parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A histogram cut into a steady body and a tail."""
+
+    typical: float
+    """Mean of the body, in the histogram's unit."""
+    limit: float
+    """Where the tail begins."""
+    body: float
+    """Observations in the body."""
+    tail: float
+    """Observations in the tail."""
+    excess: float
+    """Sum over the tail of what each observation has above `typical`."""
+
+
+def _middle(low: float, high: float) -> float:
+    if math.isinf(high):
+        return low * 1.5
+    return math.sqrt(low * high) if low else high / 2
+
+
+def split_tail(histogram: Histogram, *, factor: float = 2.0) -> Split | None:
+    """Cut at `factor` times the mode's bucket, and size the tail's excess so that it agrees with the sum.
+
+    The mode is the fullest bucket. Inside a bucket the geometric middle stands for its observations; the
+    body's mean is then worked out from the exact sum and kept inside the body's bounds. None when empty.
+    """
+    if histogram.count <= 0:
+        return None
+    lows = (0.0, *histogram.bounds[:-1])
+    rows = list(zip(lows, histogram.bounds, histogram.counts, strict=True))
+    mode = max(range(len(rows)), key=lambda i: rows[i][2])
+    if math.isinf(rows[mode][1]):
+        return Split(histogram.total / histogram.count, math.inf, histogram.count, 0.0, 0.0)
+    limit = factor * rows[mode][1]
+    body = [(low, high, n) for low, high, n in rows if low < limit]
+    tail = [(low, high, n) for low, high, n in rows if low >= limit]
+    n_body, n_tail = sum(n for *_, n in body), sum(n for *_, n in tail)
+    if n_tail == 0:
+        return Split(histogram.total / histogram.count, limit, n_body, 0.0, 0.0)
+    guess = sum(n * _middle(low, high) for low, high, n in tail)
+    least, most = sum(n * low for low, _, n in body), sum(n * high for _, high, n in body)
+    typical = min(max(histogram.total - guess, least), most) / n_body
+    excess = max(0.0, histogram.total - n_body * typical - n_tail * typical)
+    return Split(typical, limit, n_body, n_tail, excess)

@@ -1,0 +1,282 @@
+"""From raw columns to signals: a stretch of one source, read through an engine's adapter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kvdoctor.engines import plain_name
+from kvdoctor.engines.engine import Engine, Select
+from kvdoctor.histogram import Histogram, from_cumulative, merge
+from kvdoctor.metrics import Across, Kind, Quantity
+from kvdoctor.recording import Column, Source
+
+NO_RANK = "0"
+"""The rank of an engine that names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """A gauge over a stretch of time."""
+
+    mean: float
+    """Weighted by time."""
+    peak: float
+    low: float
+    first: float
+    last: float
+    readings: int
+    changes: int
+    """How often it changed: 0 may mean steady, or stale."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    column: Column
+    rank: str
+    scale: float
+
+
+class Timeline:
+    """One engine's signals between two readings of one source, both included.
+
+    `first` = -1 stands for the birth of the process: differences are then lifetime sums.
+    """
+
+    def __init__(self, source: Source, engine: Engine, first: int, last: int) -> None:
+        self.source, self.engine, self.first, self.last = source, engine, first, last
+        self._by_name: dict[str, list[Column]] = {}
+        for column in source.columns:
+            self._by_name.setdefault(plain_name(engine, column.name), []).append(column)
+        self._terms: dict[Quantity, tuple[_Term, ...]] = {}
+        self._parts: dict[Quantity, dict[str, tuple[Histogram, Histogram | None]]] = {}
+        self.ranks = tuple(sorted(self._ranks())) or (NO_RANK,)
+
+    @property
+    def seconds(self) -> float:
+        """Return the length in seconds, NaN for a lifetime reading."""
+        return math.nan if self.first < 0 else self.source.at[self.last] - self.source.at[self.first]
+
+    @property
+    def readings(self) -> range:
+        """Return the numbers of its readings."""
+        return range(max(0, self.first), self.last + 1)
+
+    def times(self) -> list[float]:
+        """Return the time of each reading, seconds since the recording began."""
+        return [self.source.at[i] for i in self.readings]
+
+    def has(self, quantity: Quantity) -> bool:
+        """Say whether any series of this quantity has a sample here."""
+        if quantity.kind is Kind.HISTOGRAM:
+            return bool(self._histograms(quantity))
+        return bool(self._find(quantity))
+
+    def names(self, quantity: Quantity) -> str:
+        """Return the raw names that a quantity was read from."""
+        if quantity.kind is Kind.HISTOGRAM:
+            found = self._family(quantity)
+            return found.name if found else ""
+        return ", ".join(sorted({t.column.name for t in self._find(quantity)}))
+
+    def total(self, quantity: Quantity, rank: str | None = None) -> float | None:
+        """Return a counter's value since the engine started, summed over ranks; None when absent."""
+        terms = self._of_rank(quantity, rank)
+        return sum(_value(t, self.last) for t in terms) if terms else None
+
+    def delta(self, quantity: Quantity, rank: str | None = None) -> float | None:
+        """Return how much a counter rose in the stretch, summed over ranks; None when absent."""
+        terms = self._of_rank(quantity, rank)
+        return sum(self._rise(t) for t in terms) if terms else None
+
+    def gauge(self, quantity: Quantity, rank: str | None = None) -> Gauge | None:
+        """Return a gauge's course, ranks brought together as its quantity says; None when absent."""
+        values = self.series(quantity, rank)
+        if not values:
+            return None
+        numbers = [v for _, v in values]
+        return Gauge(
+            mean=_time_mean(values),
+            peak=max(numbers),
+            low=min(numbers),
+            first=numbers[0],
+            last=numbers[-1],
+            readings=len(numbers),
+            changes=sum(1 for a, b in zip(numbers, numbers[1:], strict=False) if a != b),
+        )
+
+    def series(self, quantity: Quantity, rank: str | None = None) -> list[tuple[float, float]]:
+        """Return (seconds since the recording began, value) of a gauge or a counter at each reading."""
+        terms = self._of_rank(quantity, rank)
+        together = max if quantity.across is Across.MAX else sum
+        points = []
+        for reading in self.readings if terms else ():
+            values = [v for v in (_raw(t, reading) for t in terms) if not math.isnan(v)]
+            if values:
+                points.append((self.source.at[reading], float(together(values))))
+        return points
+
+    def rates(self, quantity: Quantity) -> list[tuple[float, float]]:
+        """Return (time, rise per second) of a counter between neighbouring readings."""
+        points = self.series(quantity)
+        return [
+            (b[0], max(0.0, b[1] - a[1]) / (b[0] - a[0]))
+            for a, b in zip(points, points[1:], strict=False)
+            if b[0] > a[0]
+        ]
+
+    def histogram(self, quantity: Quantity, rank: str | None = None) -> Histogram | None:
+        """Return what a histogram gained in the stretch, merged over ranks; None when absent."""
+        parts = self._histograms(quantity)
+        return merge(now for r, (now, _) in parts.items() if rank in (None, r))
+
+    def lifetime(self, quantity: Quantity) -> Histogram | None:
+        """Return a histogram since the engine started, merged over ranks; None when absent."""
+        parts = self._histograms(quantity)
+        return merge(whole for _, whole in parts.values() if whole is not None)
+
+    def label(self, quantity: Quantity, key: str) -> str | None:
+        """Return a label of an info series: the newest one; None when absent or written `None`."""
+        for term in reversed(self._find(quantity)):
+            value = dict(term.column.labels).get(key)
+            if value not in (None, "", "None"):
+                return value
+        return None
+
+    def models(self) -> tuple[str, ...]:
+        """Return the model names among the labels, in order of appearance."""
+        found: dict[str, None] = {}
+        for columns in self._by_name.values():
+            for column in columns:
+                name = dict(column.labels).get("model_name")
+                if name and self._alive(column):
+                    found[name] = None
+        return tuple(found)
+
+    def counters_moved(self) -> bool:
+        """Say whether any token or request counter rose: only then is a gauge believed to be fresh."""
+        for name, columns in self._by_name.items():
+            if name.startswith(self.engine.prefixes) and name.endswith(("_total", "_count")):
+                for column in columns:
+                    if column.known(self.last) > _zero(column.known(self.first)):
+                        return True
+        return False
+
+    # -- finding series ------------------------------------------------------------------------------------
+
+    def _ranks(self) -> set[str]:
+        label = self.engine.rank_label
+        return {
+            value
+            for name, columns in self._by_name.items()
+            if name.startswith(self.engine.prefixes)
+            for column in columns
+            for key, value in column.labels
+            if key == label
+        }
+
+    def _rank(self, column: Column) -> str:
+        return dict(column.labels).get(self.engine.rank_label, NO_RANK) if self.engine.rank_label else NO_RANK
+
+    def _select(self, select: Select) -> Iterable[_Term]:
+        suffixes = (f"_{select.sample}",) if select.sample else ("", "_total")
+        for suffix in suffixes:
+            columns = self._by_name.get(select.name + suffix, ())
+            found = [c for c in columns if set(select.labels) <= set(c.labels) and self._alive(c)]
+            if found:
+                return [_Term(c, self._rank(c), select.scale) for c in found]
+        return ()
+
+    def _alive(self, column: Column) -> bool:
+        return not math.isnan(column.known(self.last))
+
+    def _find(self, quantity: Quantity) -> tuple[_Term, ...]:
+        if quantity not in self._terms:
+            found: tuple[_Term, ...] = ()
+            for terms in self.engine.signals.get(quantity, ()):
+                found = tuple(t for select in terms for t in self._select(select))
+                if found:
+                    break
+            self._terms[quantity] = found
+        return self._terms[quantity]
+
+    def _of_rank(self, quantity: Quantity, rank: str | None) -> tuple[_Term, ...]:
+        return tuple(t for t in self._find(quantity) if rank in (None, t.rank))
+
+    def _rise(self, term: _Term) -> float:
+        before = _zero(term.column.known(self.first)) if self.first >= 0 else 0.0
+        return max(0.0, (term.column.known(self.last) - before) * term.scale)
+
+    # -- histograms ----------------------------------------------------------------------------------------
+
+    def _family(self, quantity: Quantity) -> Select | None:
+        for terms in self.engine.signals.get(quantity, ()):
+            if any(True for _ in self._select(Select(terms[0].name, terms[0].labels, "count"))):
+                return terms[0]
+        return None
+
+    def _histograms(self, quantity: Quantity) -> dict[str, tuple[Histogram, Histogram | None]]:
+        if quantity not in self._parts:
+            family = self._family(quantity)
+            self._parts[quantity] = self._by_rank(family) if family else {}
+        return self._parts[quantity]
+
+    def _by_rank(self, family: Select) -> dict[str, tuple[Histogram, Histogram | None]]:
+        ranks: dict[str, list[Column]] = {}
+        for suffix in ("_bucket", "_sum", "_count"):
+            for column in self._by_name.get(family.name + suffix, ()):
+                if set(family.labels) <= set(column.labels) and self._alive(column):
+                    ranks.setdefault(self._rank(column), []).append(column)
+        built = {}
+        for rank, columns in ranks.items():
+            now, whole = self._build(columns, family, self.first), self._build(columns, family, -1)
+            if now is not None:
+                built[rank] = (now, whole)
+        return built
+
+    def _build(self, columns: list[Column], family: Select, first: int) -> Histogram | None:
+        cumulative: dict[float, float] = {}
+        total = count = 0.0
+        for column in columns:
+            before = _zero(column.known(first)) if first >= 0 else 0.0
+            rise = column.known(self.last) - before
+            kind = plain_name(self.engine, column.name)[len(family.name) :]
+            if kind == "_bucket":
+                bound = _bound(dict(column.labels).get("le", ""))
+                cumulative[bound] = cumulative.get(bound, 0.0) + rise
+            elif kind == "_sum":
+                total += rise * family.scale
+            else:
+                count += rise
+        cumulative.pop(math.nan, None)
+        return from_cumulative(cumulative, total, count)
+
+
+def _bound(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.inf
+
+
+def _zero(value: float) -> float:
+    """A series that is not there yet stands at nothing."""
+    return 0.0 if math.isnan(value) else value
+
+
+def _raw(term: _Term, reading: int) -> float:
+    return term.column.at(reading) * term.scale
+
+
+def _value(term: _Term, reading: int) -> float:
+    return _zero(term.column.known(reading) * term.scale)
+
+
+def _time_mean(points: list[tuple[float, float]]) -> float:
+    """Mean over time by trapezoids; the plain mean where no time passes."""
+    span = points[-1][0] - points[0][0]
+    if span <= 0:
+        return sum(v for _, v in points) / len(points)
+    area = sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in zip(points, points[1:], strict=False))
+    return area / span
