@@ -144,7 +144,8 @@ def kv_format(name: str) -> tuple[str, str]:
     known = set(_KV_RATES) | set(_KV_HEADERS) | {"fp8_ds_mla"}
     if len(parts) > 2 or not set(parts) <= known:
         raise KvdoctorError(
-            f"the KV dtype {name!r} is not known", f"use one of {', '.join(sorted(known))}, or two such as q8_0/q5_1"
+            f"the KV dtype {name!r} is not known",
+            f"use one of {', '.join(sorted(known))}, or two such as q8_0/q5_1",
         )
     return parts[0], parts[-1]
 
