@@ -1,0 +1,45 @@
+"""Text from outside is data: nothing in it steers a terminal, a page or a figure."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+LIMIT = 1000
+"""Characters of one string that a person gets to see; what is over is counted. JSON keeps it all."""
+READ_AHEAD = 4
+"""How many times LIMIT is looked at, so that a string full of escape sequences still shows its text."""
+
+_SEQUENCE = re.compile(
+    r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # OSC, DCS, SOS, PM, APC
+    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    r"|\x1b[ -/]*[0-~]"  # other escapes
+)
+_SPACES = frozenset("\t\n\v\f\r\x1c\x1d\x1e\x1f\x85")
+
+
+def _glyph(character: str) -> str:
+    """Return what may be shown of one character: itself, a space, a mark for the unknown, or nothing."""
+    category = unicodedata.category(character)
+    if category[0] == "Z" or character in _SPACES:
+        return " "
+    if category in ("Cc", "Cf"):  # control characters; bidi overrides and zero-width characters
+        return ""
+    return "\N{REPLACEMENT CHARACTER}" if category[0] == "C" else character
+
+
+def clean(text: str, limit: int = LIMIT) -> str:
+    """Return one line of visible text: no escape sequence, no control or direction character, no newline."""
+    head = text[: limit * READ_AHEAD]
+    shown = "".join(_glyph(c) for c in _SEQUENCE.sub("", head))
+    shown = " ".join(shown.split())
+    unread = len(text) - len(head)
+    if len(shown) <= limit and not unread:
+        return shown
+    return f"{shown[:limit]} [and {max(0, len(shown) - limit) + unread:,} more characters]"
+
+
+def shorten(text: str, limit: int) -> str:
+    """Return clean text cut to a figure's room, the cut marked; the full text must stand beside it."""
+    shown = clean(text)
+    return shown if len(shown) <= limit else shown[: limit - 1].rstrip() + "…"
