@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections.abc import Iterable
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
@@ -77,3 +78,18 @@ class Recording:
     cost: Cost = field(default_factory=Cost)
     complete: bool = True
     """False when the file was cut: the process that wrote it was killed."""
+
+
+def add_reading(
+    source: Source, *, at: float, took: float, size: int, ids: Iterable[int], values: Iterable[float]
+) -> None:
+    """Append one reading: when, how long it took, its bytes, and the columns that changed with their values."""
+    reading = len(source.at)
+    source.at.append(at)
+    source.took.append(took)
+    source.size.append(size)
+    columns = source.columns
+    for number, value in zip(ids, values, strict=True):
+        column = columns[number]
+        column.index.append(reading)
+        column.value.append(value)
