@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kvdoctor.model import Cost, Gap
@@ -83,7 +83,7 @@ class Recording:
 def add_reading(
     source: Source, *, at: float, took: float, size: int, ids: Iterable[int], values: Iterable[float]
 ) -> None:
-    """Append one reading: when, how long it took, its bytes, and the columns that changed with their values."""
+    """Append one reading: its time, how long it took, its bytes, the columns that changed, with their values."""
     reading = len(source.at)
     source.at.append(at)
     source.took.append(took)
