@@ -1,0 +1,171 @@
+"""The report for a ticket: short, in tables, and nothing from outside becomes a link, a mention or a mark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from kvdoctor.model import Diagnosis, Ledger, Verdict
+from kvdoctor.render import outline, words
+from kvdoctor.render.text import clean
+from kvdoctor.units import duration, percent
+
+BREAK = "&#8203;"
+"""A zero-width space as an entity. It parts what GitHub and GitLab would join to a link or a mention."""
+
+_MARKS = re.compile(r"([\\`*_\[\]|~^=])")
+_JOINED = re.compile(
+    r"(?<=[@#!])(?=\w)|(?<=:)(?=//)|(?<=www)(?=\.)|(?<=:)(?=[\w+-]+:)|(?<=\w)(?=@)", re.IGNORECASE
+)
+_LIST = re.compile(r"^(\d+)([.)])|^([-+>#])")
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "$": "<span>$</span>", "{": "&#123;", "}": "&#125;"}
+
+
+def plain(text: str) -> str:
+    """Return outside text that a Markdown reader shows as it is."""
+    pieces = [
+        "".join(_ENTITIES.get(c, c) for c in _MARKS.sub(r"\\\1", piece))
+        for piece in _JOINED.split(clean(text))
+    ]
+    return _LIST.sub(lambda m: f"{m[1]}\\{m[2]}" if m[1] else f"\\{m[3]}", BREAK.join(pieces))
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> Iterator[str]:
+    """Yield the lines of a table; the cells are Markdown already."""
+    yield f"| {' | '.join(head)} |"
+    yield f"| {' | '.join('---:' if i in right else '---' for i in range(len(head)))} |"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+    yield ""
+
+
+def render(diagnosis: Diagnosis) -> str:
+    """Return the whole report."""
+    lines = [
+        *_verdict(diagnosis),
+        *_numbers(diagnosis),
+        *_findings(diagnosis),
+        *_advice(diagnosis),
+        *_limits(diagnosis),
+    ]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _verdict(diagnosis: Diagnosis) -> Iterator[str]:
+    yield f"## kvdoctor: {plain(words.headline(diagnosis))}"
+    yield ""
+    yield f"**{plain(diagnosis.summary)}**" if clean(diagnosis.summary) else ""
+    yield ""
+    for metric in outline.METRICS:
+        if metric in diagnosis.primary_by_metric or metric in diagnosis.sentences:
+            yield f"- {words.METRIC[metric]}: {plain(words.metric_sentence(diagnosis, metric))}"
+    if beside := words.beside(diagnosis):
+        yield f"- {plain(beside)}"
+    for target in diagnosis.targets:
+        yield f"- Engine: {plain(words.target(target))}"
+    yield f"- Window: {plain(words.window(diagnosis.window))}"
+    yield f"- Asked for: {plain(words.objective(diagnosis))}"
+    yield from (f"- Note: {plain(note)}" for note in diagnosis.notes)
+    yield ""
+
+
+def _numbers(diagnosis: Diagnosis) -> Iterator[str]:
+    if diagnosis.header:
+        rows = (
+            (
+                plain(item.name),
+                plain(words.headline_value(item, item.now)),
+                plain(words.headline_value(item, item.lifetime)),
+            )
+            for item in diagnosis.header
+        )
+        yield from table(("", "in the window", "since start"), rows, right=(1, 2))
+    for ledger in outline.ledgers(diagnosis):
+        yield from _ledger(ledger, words.quantile_line(diagnosis, ledger.metric.value))
+    if three := words.sums(diagnosis):
+        rows = ((plain(amount), plain(what)) for amount, what in three)
+        yield from table(("three sums", "not to be confused"), rows, right=(0,))
+    if under := words.roofline(diagnosis):
+        yield plain(under)
+        yield ""
+
+
+def _ledger(ledger: Ledger, quantiles: str) -> Iterator[str]:
+    yield f"### {plain(words.ledger_title(ledger))}"
+    yield ""
+    if quantiles:
+        yield plain(quantiles)
+        yield ""
+    rows = (
+        (
+            "&nbsp;&nbsp;" * (2 * row.depth) + plain(words.part_name(row.part.name)),
+            duration(row.part.seconds),
+            "" if row.share is None else percent(row.share),
+            words.BASIS[row.part.basis],
+            plain(row.part.note),
+        )
+        for row in outline.rows(ledger)
+    )
+    yield from table(("part", "time", "share", "basis", "note"), rows, right=(1, 2))
+
+
+def _findings(diagnosis: Diagnosis) -> Iterator[str]:
+    for verdict in (Verdict.LIKELY, Verdict.POSSIBLE):
+        for finding in outline.findings(diagnosis, verdict):
+            name = plain(words.bound_name(finding.bound, finding.subclass))
+            yield f"### {words.VERDICT[verdict].capitalize()}: {name}"
+            yield ""
+            known = words.weight(finding)
+            yield " ".join(part for part in (plain(finding.argument), f"({known})" if known else "") if part)
+            yield ""
+            rows = (
+                (plain(item.name), plain(words.value(item)), plain(words.against(item)), plain(item.source))
+                for item in finding.evidence
+            )
+            if finding.evidence:
+                yield from table(("evidence", "value", "", "source"), rows, right=(1,))
+    ruled_out = outline.findings(diagnosis, Verdict.RULED_OUT)
+    unseen = outline.findings(diagnosis, Verdict.NO_DATA)
+    if ruled_out or unseen:
+        yield "### Other causes"
+        yield ""
+    for item in ruled_out:
+        yield f"- ruled out: {plain(words.bound_name(item.bound, item.subclass))}: {plain(words.because(item))}"
+    if unseen:
+        names = ", ".join(plain(words.bound_name(item.bound, item.subclass)) for item in unseen)
+        yield f"- not judged for want of data: {names}"
+    yield ""
+
+
+def _advice(diagnosis: Diagnosis) -> Iterator[str]:
+    pairs = outline.advice(diagnosis)
+    if pairs:
+        yield "### What to change, by expected gain"
+        yield ""
+        rows = (
+            (
+                plain(item.do),
+                words.gain(item),
+                plain(item.expect),
+                f"{plain(words.bound_name(finding.bound, finding.subclass))}, {words.VERDICT[finding.verdict]}",
+            )
+            for finding, item in pairs
+        )
+        yield from table(("change", "gain", "how that is worked out", "against"), rows)
+    if diagnosis.next_measurement:
+        yield f"To measure next: {plain(diagnosis.next_measurement)}"
+        yield ""
+
+
+def _limits(diagnosis: Diagnosis) -> Iterator[str]:
+    found = outline.gaps(diagnosis)
+    if found:
+        yield "### What could not be seen"
+        yield ""
+        rows = ((plain(gap.source), plain(gap.reason), plain(gap.cure)) for gap in found)
+        yield from table(("source", "why", "cure"), rows)
+    reasons = "; ".join(plain(reason) for reason in diagnosis.confidence_reasons)
+    if reasons:
+        yield f"Confidence is {diagnosis.confidence.value}: {reasons}."
+        yield ""
+    yield f"kvdoctor {plain(diagnosis.kvdoctor)}; observing cost {words.cost(diagnosis)}."
