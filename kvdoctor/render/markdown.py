@@ -13,11 +13,14 @@ from kvdoctor.units import duration, percent
 BREAK = "&#8203;"
 """A zero-width space as an entity. It parts what GitHub and GitLab would join to a link or a mention."""
 
-_MARKS = re.compile(r"([\\`*_\[\]|~^=])")
+_MARKS = re.compile(r"([\\`*_\[\]|~^])")
 _JOINED = re.compile(
-    r"(?<=[@#!])(?=\w)|(?<=:)(?=//)|(?<=www)(?=\.)|(?<=:)(?=[\w+-]+:)|(?<=\w)(?=@)", re.IGNORECASE
+    r"(?<=[@#!])(?=\w)|(?<=\w)(?=@)"  # a mention, an issue, a mail address
+    r"|(?<=:)(?=//)|(?<=www)(?=\.)"  # a link without brackets
+    r"|(?<=:)(?=[a-z+-][\w+-]*:)",  # a smiley by name
+    re.IGNORECASE,
 )
-_LIST = re.compile(r"^(\d+)([.)])|^([-+>#])")
+_LINE_START = re.compile(r"^(\d+)(?=[.)](?:\s|$))|^(?=[-+=#])")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "$": "<span>$</span>", "{": "&#123;", "}": "&#125;"}
 
 
@@ -27,7 +30,13 @@ def plain(text: str) -> str:
         "".join(_ENTITIES.get(c, c) for c in _MARKS.sub(r"\\\1", piece))
         for piece in _JOINED.split(clean(text))
     ]
-    return _LIST.sub(lambda m: f"{m[1]}\\{m[2]}" if m[1] else f"\\{m[3]}", BREAK.join(pieces))
+    return _LINE_START.sub(lambda found: f"{found[1] or ''}\\", BREAK.join(pieces))
+
+
+def code(text: str) -> str:
+    """Return outside text as a code span for a table's cell: raw names, to be copied."""
+    shown = clean(text).replace("`", "'").replace("|", "\\|")
+    return f"`{shown}`" if shown else ""
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> Iterator[str]:
@@ -83,8 +92,8 @@ def _numbers(diagnosis: Diagnosis) -> Iterator[str]:
     for ledger in outline.ledgers(diagnosis):
         yield from _ledger(ledger, words.quantile_line(diagnosis, ledger.metric.value))
     if three := words.sums(diagnosis):
-        rows = ((plain(amount), plain(what)) for amount, what in three)
-        yield from table(("three sums", "not to be confused"), rows, right=(0,))
+        cells = ((plain(amount), plain(what)) for amount, what in three)
+        yield from table(("three sums", "not to be confused"), cells, right=(0,))
     if under := words.roofline(diagnosis):
         yield plain(under)
         yield ""
@@ -119,7 +128,7 @@ def _findings(diagnosis: Diagnosis) -> Iterator[str]:
             yield " ".join(part for part in (plain(finding.argument), f"({known})" if known else "") if part)
             yield ""
             rows = (
-                (plain(item.name), plain(words.value(item)), plain(words.against(item)), plain(item.source))
+                (plain(item.name), plain(words.value(item)), plain(words.against(item)), code(item.source))
                 for item in finding.evidence
             )
             if finding.evidence:
@@ -130,10 +139,11 @@ def _findings(diagnosis: Diagnosis) -> Iterator[str]:
         yield "### Other causes"
         yield ""
     for item in ruled_out:
-        yield f"- ruled out: {plain(words.bound_name(item.bound, item.subclass))}: {plain(words.because(item))}"
+        name = plain(words.bound_name(item.bound, item.subclass))
+        yield f"- ruled out: {name}: {plain(words.because(item))}"
     if unseen:
-        names = ", ".join(plain(words.bound_name(item.bound, item.subclass)) for item in unseen)
-        yield f"- not judged for want of data: {names}"
+        names = ", ".join(words.bound_name(item.bound, item.subclass) for item in unseen)
+        yield f"- not judged for want of data: {plain(names)}"
     yield ""
 
 
@@ -147,7 +157,7 @@ def _advice(diagnosis: Diagnosis) -> Iterator[str]:
                 plain(item.do),
                 words.gain(item),
                 plain(item.expect),
-                f"{plain(words.bound_name(finding.bound, finding.subclass))}, {words.VERDICT[finding.verdict]}",
+                plain(words.cause(finding)),
             )
             for finding, item in pairs
         )

@@ -183,8 +183,7 @@ def _advice(pairs: Iterable[tuple[Finding, Advice]]) -> Iterator[RenderableType]
     for number, (finding, item) in enumerate(listed, 1):
         text = Text(clean(item.do), style="bold")
         text.append(f"\n{words.gain(item)}: {clean(item.expect)}", style="not bold")
-        cause = words.bound_name(finding.bound, finding.subclass)
-        text.append(f"\nagainst {cause}, {words.VERDICT[finding.verdict]}", style="not bold dim")
+        text.append(f"\nagainst {words.cause(finding)}", style="not bold dim")
         rows.append((Text(f"{number}."), text))
     yield columns(rows, right=(0,), fixed=(0,))
 

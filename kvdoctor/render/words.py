@@ -148,6 +148,11 @@ def weight(finding: Finding) -> str:
     return "; ".join(words)
 
 
+def cause(finding: Finding) -> str:
+    """Name a cause with what is known about it."""
+    return f"{bound_name(finding.bound, finding.subclass)}, {VERDICT[finding.verdict]}"
+
+
 def because(finding: Finding) -> str:
     """Say in one line why a cause was ruled out: its sentence and the number that spoke most."""
     numbers = [f"{clean(item.name)} {value(item)} {against(item)}".strip() for item in finding.evidence[:1]]
