@@ -83,7 +83,7 @@ class Recording:
 def add_reading(
     source: Source, *, at: float, took: float, size: int, ids: Iterable[int], values: Iterable[float]
 ) -> None:
-    """Append one reading: its time, how long it took, its bytes, the columns that changed, with their values."""
+    """Append one reading: its time, its length, its bytes, the columns that changed and their values."""
     reading = len(source.at)
     source.at.append(at)
     source.took.append(took)

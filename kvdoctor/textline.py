@@ -62,6 +62,14 @@ def family_type(name: str, types: dict[str, str]) -> str:
     return "gauge" if name.endswith("_created") and name[: -len("_created")] in types else ""
 
 
+def family_of(name: str, kind: str) -> str:
+    """Return the name that a `# TYPE` line of the classic format declares for a series of this type."""
+    for suffix in _SUFFIXES.get(kind, ()) if kind not in ("counter", "info") else ():
+        if name.endswith(suffix):
+            return name[: -len(suffix)]
+    return name
+
+
 def sample_value(text: bytes) -> float:
     """Return the value that stands before an optional timestamp and exemplar; ValueError when it is none."""
     if b"_" not in text:  # Python would read 1_000 as a number
