@@ -173,13 +173,13 @@ CAPACITY = Diagnosis(
         "the waiting integral and the ITL tail agree on the stall (11.3 and 10.6 ms a token)",
         "the pool's fill is far from its threshold",
     ),
-    summary="The KV pool is full: 54 preemptions in 15 s cost a request 9.84 s of its 29.9 s, because blocks that "
-    "are thrown away are computed again.",
+    summary="The KV pool is full: 54 preemptions in 15 s cost a request 9.84 s of its 29.9 s, "
+    "because blocks that are thrown away are computed again.",
     sentences={
         "ttft": "Of 1.31 s, 1.02 s are a wait for blocks that running sequences hold.",
         "itl": "Of 36.4 ms, 11.3 ms are stalls of preempted sequences; without them a token takes 25.1 ms.",
     },
-    next_measurement="None is needed to act. To size the pool: the longest context in use, from the request log.",
+    next_measurement="None is needed to act. To size the pool: the longest context in the request log.",
     quantiles=quantiles((0.75, 1.0, 2.5, 5.0, 5.0, 7.5), (0.02, 0.025, 0.05, 0.075, 0.5, math.inf)),
     ledgers={
         "ttft": Ledger(
@@ -299,12 +299,13 @@ HEALTHY = dataclasses.replace(
         "41 requests in the window, 20 are needed",
         "bandwidth not judged: no ceiling is known",
     ),
-    summary="Objectives are met, nothing waits, and 87% of prompt tokens come from the cache. Bandwidth not judged.",
+    summary="Objectives are met, nothing waits, and 87% of prompt tokens come from the cache. "
+    "Bandwidth not judged.",
     sentences={
         "ttft": "35.1 ms, of which 31.0 ms are the prefill of new tokens.",
         "itl": "4.12 ms, without a tail.",
     },
-    next_measurement="If it is still felt to be slow: a client's own TTFT, since this one starts at the front end.",
+    next_measurement="If it still feels slow: a client's own TTFT, since this one starts at the front end.",
     quantiles=quantiles((0.02, 0.04, 0.04, 0.06, 0.04, 0.06), (0.0, 0.01, 0.0, 0.01, 0.0, 0.01)),
     ledgers={
         "ttft": Ledger(
@@ -408,7 +409,7 @@ PREFILL = dataclasses.replace(
         "ttft": "188 ms of 204 ms are prefill, 0 to 188 ms of it avoidable.",
         "itl": "Prefill stretches steps.",
     },
-    next_measurement="Whether prompts share a prefix: count distinct first 128-token blocks in the request log.",
+    next_measurement="Whether prompts share a prefix: count distinct first blocks in the request log.",
     ledgers={
         "ttft": Ledger(
             Metric.TTFT,
@@ -566,12 +567,14 @@ ATTACKS: dict[str, str] = {
     "ansi": "\x1b[31mred\x1b[0m\x1b[2J\x9b1;1H",
     "osc": "\x1b]0;title\x07\x1b]8;;http://evil\x1b\\click\x1b]8;;\x1b\\",
     "bidi": "\u202eevil\u2066x\u200b\u2028y",
-    "html": "</script></style></title><script>alert(1)</script><img src=x onerror=alert(1)>\"'><svg onload=x>",
+    "html": "</script></style></title><script>alert(1)</script><img src=x onerror=alert(1)>"
+    "\"'><svg onload=x>",
     "maths": "$x^2$ $\\frac$ $$",
     "template": "{{7*7}}{% raw %}{#x#}",
     "long": "L" * 10_000,
     "newlines": "a\r\nb\n\n# c\n- d\x00\x08",
-    "markdown": "`x` | y | @team #12 [t](http://evil) ![i](http://evil/i.png) **b** _i_ ~~s~~ http://evil www.evil.com",
+    "markdown": "`x` | y | @team #12 [t](http://evil) ![i](http://evil/i.png) **b** _i_ ~~s~~ "
+    "http://evil www.evil.com",
     "unicode": "\ud800\U0001f600\u0627\u0644 _label",
     "empty": "",
 }
