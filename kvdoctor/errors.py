@@ -17,3 +17,7 @@ class Unavailable(Exception):
         super().__init__(reason)
         self.reason = reason
         self.cure = cure
+
+
+class Refused(Unavailable):
+    """A source that answered, and whose answer says that asking again would change nothing."""
