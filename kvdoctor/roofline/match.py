@@ -25,19 +25,16 @@ class Matcher:
         if not self.entries:
             return False
         exact, pattern = _compiled(self.entries)
-        parts = path.split(".")
+        parts = ["^", *path.split(".")]
         runs = (
             ".".join(parts[start:end])
             for start in range(len(parts))
             for end in range(start + 1, len(parts) + 1)
-            if end - start < len(parts) or start == 0
         )
         return any(run in exact for run in runs) or bool(pattern and pattern.match(f"model.layers.{path}"))
 
 
-def _tail(entry: str) -> str:
-    """What follows `layers.` (or `h.`), else the entry itself."""
-    return re.split(r"(?:^|\.)(?:layers|blocks|h)\.", entry, maxsplit=1)[-1]
+_LAYER = re.compile(r"(?:^|\.)(?:layers|blocks|h)\.")
 
 
 @lru_cache(maxsize=64)
@@ -47,12 +44,13 @@ def _compiled(entries: tuple[str, ...]) -> tuple[frozenset[str], re.Pattern[str]
     for entry in entries:
         if entry.startswith("re:"):
             patterns.append(f"(?:.*?{entry[3:]})" if not entry[3:].startswith("^") else f"(?:{entry[4:]})")
-        elif "*" in entry and re.search(r"(?:^|\.)(?:layers|blocks|h)\.", entry):
-            patterns.append(rf"(?:model\.layers\.{_glob(_tail(entry))})")
-        elif "*" in entry:
-            patterns.append(rf"(?:(?:model\.layers\.\d+\.)?{_glob(entry)})")
+            continue
+        head, tail = ("^.", _LAYER.split(entry, maxsplit=1)[-1]) if _LAYER.search(entry) else ("", entry)
+        if "*" in entry:
+            prefix = r"model\.layers\." if head else r"(?:model\.layers\.\d+\.)?"
+            patterns.append(f"(?:{prefix}{_glob(tail)})")
         else:
-            exact.add(_tail(entry))
+            exact.add(head + tail)
     if not patterns:
         return frozenset(exact), None
     try:

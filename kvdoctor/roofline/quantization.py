@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from kvdoctor.errors import KvdoctorError
@@ -199,6 +199,23 @@ def quantized(layers: tuple[Layer, ...], scheme: Scheme, dtype: str, first: int 
     return tuple(found)
 
 
+def scheme_applied(shape: ModelShape, scheme: Scheme) -> ModelShape:
+    """The shape of a quantized checkpoint: every weight in the format of the scheme."""
+    kept = any(entry.startswith("mtp") for entry in scheme.keep.entries)
+    count = len(shape.layers)
+    outer = tuple(
+        replace(w, format=scheme.head) if scheme.head and w.part == "head" else w for w in shape.outer
+    )
+    forms = [form for _, form in scheme.rules]
+    return replace(
+        shape,
+        layers=quantized(shape.layers, scheme, shape.dtype),
+        draft=shape.draft if kept else quantized(shape.draft, scheme, shape.dtype, count),
+        outer=outer,
+        weight_format=scheme.format or (forms[0] if forms else shape.dtype),
+    )
+
+
 def reformatted(
     shape: ModelShape,
     *,
@@ -244,10 +261,8 @@ def all_weights(shape: ModelShape) -> list[Weight]:
     return [w for layer in shape.layers for w in layer.weights] + list(shape.outer)
 
 
-def _mapped(shape: ModelShape, change: object, form: str, basis: str) -> ModelShape:
+def _mapped(shape: ModelShape, change: Callable[[Weight], Weight], form: str, basis: str) -> ModelShape:
     """The shape with every weight changed; equal layers stay the same object."""
-    if not callable(change):
-        raise TypeError("change must be a function")
     done: dict[int, Layer] = {}
 
     def layer_of(layer: Layer) -> Layer:

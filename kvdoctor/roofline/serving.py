@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvdoctor.roofline import kv, prefill, quantization, weights
-from kvdoctor.roofline.shape import Layout, ModelShape, StepBytes
+from kvdoctor.roofline.shape import KvStorage, Layout, ModelShape, StepBytes
 
 
 def decode_bytes(
@@ -24,21 +24,21 @@ def decode_bytes(
     model = quantization.reformatted(shape, weights=weight_format) if weight_format else shape
     layout = Layout(tp=tp)
     read = weights.read_bytes(model, tokens=batch * tokens_per_sequence, layout=layout)
-    kv_low, kv_high = kv.read_bytes(model, context=context, layout=layout, dtype=kv_dtype)
+    kv_low, kv_high = kv.read_bytes(model, context=context, layout=layout, storage=KvStorage(dtype=kv_dtype))
     state = 2 * batch * kv.state_bytes(model, layout=layout)
     return StepBytes(read.low, read.estimate, read.high, batch * kv_low, batch * kv_high, state)
 
 
 def kv_bytes_per_token(shape: ModelShape, *, tp: int = 1, kv_dtype: str | None = None) -> float:
     """Bytes that one more token of a long sequence stores on one rank (windowed layers grow no more)."""
-    return kv.growth_bytes(shape, layout=Layout(tp=tp), dtype=kv_dtype)
+    return kv.growth_bytes(shape, layout=Layout(tp=tp), storage=KvStorage(dtype=kv_dtype))
 
 
 def kv_bytes_per_sequence(
     shape: ModelShape, *, context: float, tp: int = 1, kv_dtype: str | None = None
 ) -> float:
     """Bytes that a sequence of `context` tokens stores on one rank: windows, chunks and states included."""
-    return kv.sequence_bytes(shape, tokens=context, layout=Layout(tp=tp), dtype=kv_dtype)
+    return kv.sequence_bytes(shape, tokens=context, layout=Layout(tp=tp), storage=KvStorage(dtype=kv_dtype))
 
 
 def prefill_flops(shape: ModelShape, *, new: float, cached: float = 0.0) -> float:
@@ -53,7 +53,7 @@ def decode_flops(shape: ModelShape, *, batch: float, context: float) -> float:
 
 def state_bytes_per_sequence(shape: ModelShape, *, tp: int = 1, state_dtype: str | None = None) -> float:
     """Bytes of all recurrent states of one sequence on one rank; 0 without recurrent layers."""
-    return kv.state_bytes(shape, layout=Layout(tp=tp), dtype=state_dtype)
+    return kv.state_bytes(shape, layout=Layout(tp=tp), storage=KvStorage(state_dtype=state_dtype))
 
 
 def resident_weight_bytes(shape: ModelShape, *, tp: int = 1, weight_format: str | None = None) -> float:

@@ -149,6 +149,8 @@ class Layout:
     pp: int = 1
     ep: int = 1
     dp_attention: int = 1
+    dcp: int = 1
+    """Decode context parallelism: ranks over which the KV of one sequence is divided by tokens."""
 
     @property
     def gpus(self) -> int:
@@ -158,12 +160,33 @@ class Layout:
     @property
     def attention_tp(self) -> int:
         """Ranks over which one sequence's heads are divided."""
-        return max(1, self.tp // self.dp_attention)
+        return max(1, self.tp // max(1, self.dp_attention))
 
     @property
     def expert_shards(self) -> int:
         """Ranks over which the experts of a layer are divided, by TP or by EP."""
         return max(self.tp, self.ep)
+
+
+@dataclass(frozen=True, slots=True)
+class KvStorage:
+    """How an engine stores KV, where the config leaves it open."""
+
+    dtype: str | None = None
+    """None is `auto`: the model's dtype, or what the checkpoint asks for."""
+    index_dtype: str = "fp8"
+    """Index keys of sparse attention: engines keep fp8 with a 4-byte scale."""
+    latent: Literal["plain", "padded", "both"] = "plain"
+    """MLA: rotary part padded to 128 values, or the latent kept as K and again as V."""
+    windows: Literal["exact", "vllm", "llamacpp", "full"] = "exact"
+    """What stays of a sliding layer: the window; window and tokens in flight in blocks; cells; everything."""
+    in_flight: int = 0
+    """Tokens of one step (chunk or micro-batch) that a window must also hold."""
+    block_size: int = 16
+    state_dtype: str | None = None
+    """Recurrent states: None is 4 bytes (SGLang's default); bf16 is vLLM's where the model asks for nothing."""
+    draft: bool = False
+    """Whether the draft layers of the checkpoint hold KV too."""
 
 
 @dataclass(frozen=True, slots=True)
