@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from operator import ne
@@ -49,7 +48,7 @@ class Change:
     values: array[float]
     """Their values; NaN for a series that is gone."""
     samples: int
-    """Series in the text, changed or not."""
+    """Series in the text, changed or not; a text without any changes nothing."""
 
 
 @dataclass(slots=True)
@@ -68,6 +67,7 @@ class _Layout:
     """0 for a line that is no sample."""
     column: list[int] = field(default_factory=list)
     trouble: Counter[str] = field(default_factory=Counter)
+    samples: int = 0
 
 
 class Parser:
@@ -93,11 +93,12 @@ class Parser:
         values = self._again(lines)
         if values is None:
             values = self._anew(lines, trouble)
-            gone = () if "cut" in trouble or "long" in trouble else self._live - values.keys()
+            partial = not values or "cut" in trouble or "long" in trouble
+            gone = set() if partial else self._live - values.keys()
             self._live.difference_update(gone)
             self._live.update(values)
         else:
-            gone = ()
+            gone = set()
             trouble += self._layout.trouble
             self._layout.lines = lines
         for kind, count in trouble.items():
@@ -112,7 +113,7 @@ class Parser:
             if (t := self._troubles.get(kind))
         )
 
-    def _changes(self, values: dict[int, float], gone: Sequence[int] | set[int]) -> Change:
+    def _changes(self, values: dict[int, float], gone: set[int]) -> Change:
         last = self._last
         ids: array[int] = array("I")
         new: array[float] = array("d")
@@ -127,7 +128,7 @@ class Parser:
                 ids.append(number)
                 new.append(math.nan)
                 last[number] = math.nan
-        return Change(ids, new, len(self._live))
+        return Change(ids, new, self._layout.samples)
 
     def _again(self, lines: list[bytes]) -> dict[int, float] | None:
         """Read a text that has the layout of the one before; None when it has not."""
@@ -166,6 +167,7 @@ class Parser:
         trouble += layout.trouble
         # Where a series comes twice, its last line counts, changed or not: every text is read anew.
         self._layout = _Layout() if "twice" in layout.trouble else layout
+        self._layout.samples = len(values)
         return values
 
     def _line(self, line: bytes, trouble: Counter[str]) -> tuple[int, int, float]:

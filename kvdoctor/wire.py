@@ -58,6 +58,7 @@ class Wire:
     def __init__(self, address: Address) -> None:
         self.address = address
         self._connection: http.client.HTTPConnection | None = None
+        self._ended = False
 
     def get(self, target: str, headers: dict[str, str], *, deadline_s: float, limit: int) -> Answer:
         """Return the answer to one GET; Unavailable when there is none in time or it is over `limit` bytes.
@@ -70,14 +71,18 @@ class Wire:
             try:
                 return self._exchange(target, headers, end, limit)
             except ConnectionError:
-                if not kept:
+                if not kept or self._ended:
                     raise
                 return self._exchange(target, headers, end, limit)
         except (OSError, http.client.HTTPException) as error:
             raise _explained(error, self.address, deadline_s) from None
 
     def close(self) -> None:
-        """Close the connection; ends a request that another thread waits for."""
+        """Close the connection for good; ends a request that another thread waits for."""
+        self._ended = True
+        self._drop()
+
+    def _drop(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             if connection.sock is not None:
@@ -92,12 +97,10 @@ class Wire:
             try:
                 connection.request("GET", target, headers=headers)
                 return _answer(connection.getresponse(), limit)
-            except (OSError, http.client.HTTPException, ValueError, Unavailable) as error:
-                self.close()
+            except (OSError, http.client.HTTPException, Unavailable):
+                self._drop()
                 if watch.expired:
                     raise TimeoutError("deadline") from None
-                if isinstance(error, ValueError) and not isinstance(error, OSError):
-                    raise http.client.HTTPException(str(error)) from None
                 raise
 
     def _connect(self, end: float) -> http.client.HTTPConnection:

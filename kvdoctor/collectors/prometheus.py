@@ -93,15 +93,17 @@ class Endpoint:
 
     def close(self) -> None:
         """Close the connection; a reading under way in another thread ends at once."""
-        if self._wire is not None:
-            self._wire.close()
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            wire.close()
 
     def _open(self) -> Wire:
-        if self._wire is None:
+        wire = self._wire
+        if wire is None:
             from kvdoctor.wire import Wire  # brings ssl and email along, which reading a file does not need
 
-            self._wire = Wire(self._address)
-        return self._wire
+            wire = self._wire = Wire(self._address)
+        return wire
 
     def _json(self, path: str) -> object:
         """Return a small JSON document, None when there is none to be had."""
