@@ -29,7 +29,7 @@ def layer_of(
     weights, cache, state, kind = _mixer(keys, name, family, hidden, mixer, owns_index=owns_index)
     if cache and not owns_kv:
         cache = replace(cache, owns=False)
-    alone = name == "nemotron_h" or family.norms == 1 and name.endswith(("mamba", "mamba2"))
+    alone = name == "nemotron_h" or (family.norms == 1 and name.endswith(("mamba", "mamba2")))
     has_ffn = mixer.kind in ("ffn", "moe") or not alone
     ffn = _ffn(keys, name, family, hidden, experts, owns_kv=owns_kv) if has_ffn else ()
     norm = hidden * family.norms * (2 if family.norm_bias else 1)
@@ -82,7 +82,9 @@ def _attention(
     )
     weights = gqa.weights(hidden, heads, family, keys, sinks=sinks, value_is_key=equal)
     reach = "full" if mixer.kind == "full" else mixer.kind
-    cache = gqa.cache(heads, "window" if reach == "window" else "chunk" if reach == "chunk" else "full", mixer.span)
+    cache = gqa.cache(
+        heads, "window" if reach == "window" else "chunk" if reach == "chunk" else "full", mixer.span
+    )
     if sparse := keys.section("sparse_attention_config"):
         weights, cache = _block_sparse(Keys(sparse), hidden, weights, cache)
     return weights, cache, None, cache.reach

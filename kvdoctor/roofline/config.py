@@ -154,5 +154,3 @@ class _Parts:
                 )
             found.append(built[key])
         return tuple(found)
-
-

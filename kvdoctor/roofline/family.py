@@ -160,10 +160,12 @@ FAMILIES: dict[str, Family] = {
     "mimo_v2": Family(),
     "mimo_v2_flash": Family(),
     "step3p5": Family(
-        qk_norm="head", caveat="`layer_types`: sliding layers may have other head counts than the config names"
+        qk_norm="head",
+        caveat="`layer_types`: sliding layers may have other head counts than the config names",
     ),
     "step3p7": Family(
-        qk_norm="head", caveat="`layer_types`: sliding layers may have other head counts than the config names"
+        qk_norm="head",
+        caveat="`layer_types`: sliding layers may have other head counts than the config names",
     ),
 }
 _ARCHITECTURES = {

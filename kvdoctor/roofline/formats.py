@@ -8,7 +8,7 @@ from typing import Literal
 
 from kvdoctor.errors import KvdoctorError
 
-Arithmetic = Literal["bf16", "fp8", "fp4"]
+Arithmetic = Literal["bf16", "int8", "fp8", "fp4"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ _PLAIN = (
     WeightFormat("fp16", 2.0),
     WeightFormat("fp8", 1.0, arithmetic="fp8"),
     WeightFormat("fp8-block", _FP8_BLOCK, arithmetic="fp8"),
-    WeightFormat("int8", 1.0, per_output=4.0, arithmetic="fp8"),
+    WeightFormat("int8", 1.0, per_output=4.0, arithmetic="int8"),
     WeightFormat("int8-weight-only", 1.0, per_output=2.0),
     WeightFormat("mxfp8", 1 + 1 / 32, arithmetic="fp8"),
     WeightFormat("nvfp4", 0.5 + 1 / 16, arithmetic="fp4"),
@@ -84,7 +84,7 @@ _GROUPED = re.compile(r"int4(?:-?(sym))?-?g(\d+)(?:-(wide))?")
 
 
 def weight_format(name: str) -> WeightFormat:
-    """Find a weight format by name: bf16, fp8, fp8-block, int8, int4-g128, int4-sym-g32, nvfp4, q4_k_m, bpw:0.6.
+    """Find a weight format by name: bf16, fp8-block, int8, int4-g128, int4-sym-g32, nvfp4, q4_k_m, bpw:0.6.
 
     `int4-gN` carries a 16-bit scale and a 4-bit zero a group (AWQ, GPTQ), `int4-sym-gN` only the scale,
     `int4gN` (no dash: gpt-fast) a 16-bit scale and a 16-bit zero; `bpw:X` is X bytes a weight.
@@ -172,7 +172,7 @@ def latent_bytes(dtype: str, lora: int, rope: int) -> float:
 
 
 def index_bytes(dtype: str, values: int) -> float:
-    """Bytes of one index key: fp8 with an fp32 scale (132 for 128 values) as engines keep it, or `plain-fp8`."""
+    """Bytes of one index key: fp8 with an fp32 scale (132 for 128 values) as engines keep it; `plain-fp8`: 128."""
     if dtype == "plain-fp8":
         return float(values)
     if dtype == "fp8":

@@ -25,7 +25,9 @@ def heads_of(keys: Keys, name: str) -> Heads:
     hidden = keys.positive("hidden_size", "n_embd", "d_model")
     size = keys.optional("head_dim", "attention_head_dim")
     if not size and hidden % query:
-        raise refusal("num_attention_heads", f"does not divide the hidden size {hidden}, and `head_dim` is missing")
+        raise refusal(
+            "num_attention_heads", f"does not divide the hidden size {hidden}, and `head_dim` is missing"
+        )
     size = size or hidden // query
     return Heads(query, kv_heads(keys, name, query), size, keys.optional("v_head_dim") or size)
 
@@ -64,7 +66,9 @@ def weights(
     if not value_is_key:
         found.insert(
             2,
-            Weight(f"{module}.v_proj", "attention", hidden, heads.kv * heads.v_dim, split="kv", heads=heads.kv),
+            Weight(
+                f"{module}.v_proj", "attention", hidden, heads.kv * heads.v_dim, split="kv", heads=heads.kv
+            ),
         )
     small = _bias_width(hidden, heads, family, keys, query_width) + _norm_width(heads, family, keys)
     small += heads.query if sinks else 0

@@ -11,7 +11,14 @@ Json = Mapping[str, object]
 # The text part of a model with towers, in order of trust.
 _TEXT_PARTS = ("text_config", "llm_config", "language_config")
 # What the top level may say for the text part.
-_INHERITED = ("quantization_config", "tie_word_embeddings", "torch_dtype", "dtype", "architectures", "model_type")
+_INHERITED = (
+    "quantization_config",
+    "tie_word_embeddings",
+    "torch_dtype",
+    "dtype",
+    "architectures",
+    "model_type",
+)
 
 
 def refusal(key: str, reason: str) -> KvdoctorError:

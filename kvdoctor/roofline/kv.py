@@ -17,7 +17,9 @@ _PLAIN = KvStorage()
 _STATE_DTYPE = "fp32"
 
 
-def key_bytes(cache: Cache, *, layout: Layout, dtype: str, storage: KvStorage = _PLAIN) -> tuple[float, float]:
+def key_bytes(
+    cache: Cache, *, layout: Layout, dtype: str, storage: KvStorage = _PLAIN
+) -> tuple[float, float]:
     """Bytes that one token stores in one layer on one rank: (KV, index keys).
 
     GQA: max(1, g/TP) * (dk + dv) * e. MLA: (kv_lora + rope) * e, whole on every rank.
@@ -74,7 +76,9 @@ def growth_bytes(shape: ModelShape, *, layout: Layout, storage: KvStorage = _PLA
     dtype = storage.dtype or shape.kv_dtype
     owning = _owning(shape, storage)
     growing = [pair for pair in owning if pair[0].reach in ("full", "topk") or storage.windows == "full"]
-    total = sum(n * sum(key_bytes(c, layout=layout, dtype=dtype, storage=storage)) for c, n in growing or owning)
+    total = sum(
+        n * sum(key_bytes(c, layout=layout, dtype=dtype, storage=storage)) for c, n in growing or owning
+    )
     return total * stage_share(shape, layout)
 
 
@@ -87,7 +91,12 @@ def is_uniform(shape: ModelShape, storage: KvStorage = _PLAIN) -> bool:
 
 
 def sequence_bytes(
-    shape: ModelShape, *, tokens: float, layout: Layout, storage: KvStorage = _PLAIN, whole_blocks: bool = False
+    shape: ModelShape,
+    *,
+    tokens: float,
+    layout: Layout,
+    storage: KvStorage = _PLAIN,
+    whole_blocks: bool = False,
 ) -> float:
     """Bytes that a sequence holds on one rank: KV of every layer and all states.
 

@@ -97,7 +97,9 @@ def weights(
         Weight("self_attn.kv_a_proj_with_mqa", "attention", hidden, both, split="replicated"),
         Weight("self_attn.kv_b_proj", "attention", latent.kv_lora, up),
         Weight("self_attn.o_proj", "attention", latent.heads * latent.value, hidden),
-        Weight("self_attn.vectors", "norm", 1, latent.q_lora + latent.kv_lora, 1, "replicated", quantizable=False),
+        Weight(
+            "self_attn.vectors", "norm", 1, latent.q_lora + latent.kv_lora, 1, "replicated", quantizable=False
+        ),
     ]
     if indexer and owns_index:
         found += _indexer_weights(hidden, latent.q_lora, indexer)
@@ -111,6 +113,11 @@ def _indexer_weights(hidden: int, q_lora: int, indexer: Indexer) -> list[Weight]
         Weight("self_attn.indexer.wq_b", "indexer", q_lora or hidden, wide, split="replicated"),
         Weight("self_attn.indexer.wk", "indexer", hidden, indexer.dim, split="replicated"),
         Weight(
-            "self_attn.indexer.weights_proj", "indexer", hidden, indexer.heads, split="replicated", quantizable=False
+            "self_attn.indexer.weights_proj",
+            "indexer",
+            hidden,
+            indexer.heads,
+            split="replicated",
+            quantizable=False,
         ),
     ]

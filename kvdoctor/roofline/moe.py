@@ -9,7 +9,14 @@ from kvdoctor.roofline.keys import Keys, refusal
 from kvdoctor.roofline.shape import Weight
 
 _EXPERTS = ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts")
-_USED = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "top_k_experts", "moe_k", "moe_topk")
+_USED = (
+    "num_experts_per_tok",
+    "num_experts_per_token",
+    "experts_per_token",
+    "top_k_experts",
+    "moe_k",
+    "moe_topk",
+)
 _DENSE = ("dense_intermediate_size", "intermediate_size", "ffn_dim", "n_inner")
 
 
@@ -43,7 +50,9 @@ def moe_of(keys: Keys, name: str, family: Family) -> Moe | None:
 
 def _shared_width(keys: Keys, name: str, width: int) -> int:
     """Width of the shared experts: an explicit width wins over a count times the expert width."""
-    explicit = keys.optional("shared_expert_intermediate_size", "shared_intermediate_size", "share_expert_dim")
+    explicit = keys.optional(
+        "shared_expert_intermediate_size", "shared_intermediate_size", "share_expert_dim"
+    )
     if explicit is not None:
         return explicit
     if name in ("llama4", "llama4_text"):
@@ -137,5 +146,9 @@ def _shared(hidden: int, moe: Moe, family: Family) -> tuple[Weight, ...]:
     if family.gated:
         found.append(Weight(f"{module}.gate_proj", "shared", hidden, moe.shared))
     if moe.shared_gate:
-        found.append(Weight(f"{family.ffn}.shared_expert_gate", "router", hidden, 1, 1, "replicated", quantizable=False))
+        found.append(
+            Weight(
+                f"{family.ffn}.shared_expert_gate", "router", hidden, 1, 1, "replicated", quantizable=False
+            )
+        )
     return tuple(found)

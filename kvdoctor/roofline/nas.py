@@ -46,7 +46,9 @@ def _section(block: Json, name: str) -> Json:
     return part
 
 
-def _attention(keys: Keys, family: Family, hidden: int, part: Json) -> tuple[tuple[Weight, ...], Cache | None]:
+def _attention(
+    keys: Keys, family: Family, hidden: int, part: Json
+) -> tuple[tuple[Weight, ...], Cache | None]:
     """GQA by `n_heads_in_group`, a single matrix, or nothing."""
     if part.get("no_op"):
         return (), None

@@ -15,7 +15,9 @@ def outer_weights(
     width = keys.optional("word_embed_proj_dim") or hidden
     found = [
         Weight("embed_tokens", "embedding", vocab, width),
-        Weight("norm", "norm", 1, hidden * (2 if family.norm_bias else 1), 1, "replicated", quantizable=False),
+        Weight(
+            "norm", "norm", 1, hidden * (2 if family.norm_bias else 1), 1, "replicated", quantizable=False
+        ),
     ]
     if not is_tied:
         found.append(Weight("lm_head", "head", hidden, vocab))

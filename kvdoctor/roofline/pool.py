@@ -32,7 +32,7 @@ def fit(
     pool_bytes: float,
     context: int,
     layout: Layout,
-    storage: KvStorage = KvStorage(),  # noqa: B008
+    storage: KvStorage = KvStorage(),
 ) -> Pool:
     """Blocks, tokens and sequences of `context` tokens that a pool of `pool_bytes` per rank holds.
 
@@ -51,7 +51,12 @@ def fit(
         raise KvdoctorError("the model keeps no KV and no state", "a pool says nothing about it")
     tokens = math.floor(concurrency * context)
     return Pool(
-        pool_bytes, math.floor(concurrency * per_sequence), tokens, math.floor(concurrency), concurrency, request
+        pool_bytes,
+        math.floor(concurrency * per_sequence),
+        tokens,
+        math.floor(concurrency),
+        concurrency,
+        request,
     )
 
 
@@ -60,14 +65,16 @@ def longest_sequence(
     *,
     pool_bytes: float,
     layout: Layout,
-    storage: KvStorage = KvStorage(),  # noqa: B008
+    storage: KvStorage = KvStorage(),
 ) -> int:
     """Tokens, in whole blocks, of the longest sequence that fits the pool; 0 where not even one block does."""
     size = storage.block_size
     low, high = 0, 1
 
     def fits(blocks: int) -> bool:
-        held = kv.sequence_bytes(shape, tokens=blocks * size, layout=layout, storage=storage, whole_blocks=True)
+        held = kv.sequence_bytes(
+            shape, tokens=blocks * size, layout=layout, storage=storage, whole_blocks=True
+        )
         return held <= pool_bytes
 
     limit = 2**40

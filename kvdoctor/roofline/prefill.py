@@ -91,7 +91,7 @@ def floor(
     layout: Layout,
     bandwidth: float,
     peak: float,
-    storage: KvStorage = KvStorage(),  # noqa: B008
+    storage: KvStorage = KvStorage(),
     chunk: float | None = None,
     efficiency: float = 1.0,
 ) -> PrefillFloor:

@@ -11,6 +11,8 @@ from kvdoctor.roofline.keys import Json, refusal
 from kvdoctor.roofline.match import Matcher
 from kvdoctor.roofline.shape import Layer, ModelShape, Weight
 
+_NOTHING = Matcher(())
+
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
@@ -18,7 +20,7 @@ class Scheme:
 
     format: str
     """Format of every quantizable weight that no rule names; "" where only named ones are quantized."""
-    keep: Matcher = Matcher(())
+    keep: Matcher = _NOTHING
     """Modules that stay at the model's dtype."""
     rules: tuple[tuple[Matcher, str], ...] = ()
     """Further formats by module; the first that matches wins."""
@@ -28,7 +30,11 @@ class Scheme:
 
     def format_of(self, weight: Weight, path: str, dtype: str) -> str:
         """The format of one weight of a layer; `path` is `INDEX.module`."""
-        if not weight.quantizable or (self.experts_only and weight.part != "expert") or self.keep.matches(path):
+        if (
+            not weight.quantizable
+            or (self.experts_only and weight.part != "expert")
+            or self.keep.matches(path)
+        ):
             return dtype
         for matcher, form in self.rules:
             if matcher.matches(path):
@@ -91,7 +97,10 @@ def _scheme(block: Json) -> Scheme:
 
 def _integer(block: Json) -> str:
     """AWQ, GPTQ, AutoRound: bits and group size."""
-    bits, group = block.get("bits", block.get("w_bit", 4)), block.get("group_size", block.get("q_group_size", 128))
+    bits, group = (
+        block.get("bits", block.get("w_bit", 4)),
+        block.get("group_size", block.get("q_group_size", 128)),
+    )
     if bits == 8:
         return "int8-weight-only"
     if bits != 4 or not isinstance(group, int):
@@ -278,5 +287,3 @@ def _mapped(shape: ModelShape, change: Callable[[Weight], Weight], form: str, ba
         weight_format=form,
         basis=basis,
     )
-
-

@@ -79,7 +79,7 @@ class Cache:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The recurrent state of one layer and sequence, all ranks together: a fixed size, read and written a step."""
+    """The recurrent state of one layer and sequence, all ranks together: a fixed size, read and written."""
 
     kind: Literal["mamba1", "mamba2", "deltanet", "kda", "lightning"]
     conv: int
