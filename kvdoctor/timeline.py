@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -103,7 +104,7 @@ class Timeline:
             first=numbers[0],
             last=numbers[-1],
             readings=len(numbers),
-            changes=sum(1 for a, b in zip(numbers, numbers[1:], strict=False) if a != b),
+            changes=sum(1 for a, b in itertools.pairwise(numbers) if a != b),
         )
 
     def series(self, quantity: Quantity, rank: str | None = None) -> list[tuple[float, float]]:
@@ -122,9 +123,15 @@ class Timeline:
         points = self.series(quantity)
         return [
             (b[0], max(0.0, b[1] - a[1]) / (b[0] - a[0]))
-            for a, b in zip(points, points[1:], strict=False)
+            for a, b in itertools.pairwise(points)
             if b[0] > a[0]
         ]
+
+    def sample_series(self, quantity: Quantity, sample: str) -> list[tuple[float, float]]:
+        """Return (time, value) of a histogram's `sum` or `count` at each reading, summed over ranks."""
+        family = self._family(quantity)
+        terms = tuple(self._select(Select(family.name, family.labels, sample))) if family else ()
+        return [(self.source.at[i], sum(_value(t, i) for t in terms)) for i in self.readings if terms]
 
     def histogram(self, quantity: Quantity, rank: str | None = None) -> Histogram | None:
         """Return what a histogram gained in the stretch, merged over ranks; None when absent."""
@@ -278,5 +285,5 @@ def _time_mean(points: list[tuple[float, float]]) -> float:
     span = points[-1][0] - points[0][0]
     if span <= 0:
         return sum(v for _, v in points) / len(points)
-    area = sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in zip(points, points[1:], strict=False))
+    area = sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in itertools.pairwise(points))
     return area / span

@@ -1,0 +1,122 @@
+"""What a cause may read: the ledgers, the traffic, the machine, and the series behind them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from kvdoctor import metrics as m
+from kvdoctor.ledger import IN_STEP, PREFILL, STALL, STEP_UNDER_WAY, itl_ledger, ttft_ledger
+from kvdoctor.machine import Machine
+from kvdoctor.metrics import Quantity
+from kvdoctor.model import Evidence, Ledger, Objective
+from kvdoctor.timeline import Timeline
+from kvdoctor.traffic import Traffic, traffic
+from kvdoctor.waiting import WaitShares, wait_shares
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One engine in one window."""
+
+    timeline: Timeline
+    traffic: Traffic
+    machine: Machine
+    objective: Objective
+    ttft: Ledger | None
+    itl: Ledger | None
+    waits: WaitShares
+    facts: dict[str, str] = field(default_factory=dict)
+    """What the user told, for example `link` in GB/s."""
+
+    @property
+    def gaps(self) -> float:
+        """Output gaps of a request, by which an ITL part becomes seconds of a request."""
+        return self.traffic.gaps_per_request
+
+    @property
+    def currency(self) -> float:
+        """Seconds of a mean request: TTFT + ITL x gaps (rule 1). With no first token, the ITL alone."""
+        first = self.ttft.seconds if self.ttft else 0.0
+        if self.itl is None:
+            return first
+        return first + self.itl.seconds * (self.gaps or 1.0)
+
+    @property
+    def prefill(self) -> float:
+        """Seconds of prefill in a mean TTFT."""
+        return self.ttft.part(PREFILL) if self.ttft else 0.0
+
+    @property
+    def prefill_cost(self) -> float:
+        """Seconds of a mean request that prompt computing costs: its own prefill, the wait for a step that
+        is busy with others' prefill, and the decode steps that such prefill stretches."""
+        behind = self.ttft.part(STEP_UNDER_WAY) * (self.traffic.prefill_share or 0.0) if self.ttft else 0.0
+        beside = self.itl.part(IN_STEP) * self.gaps if self.itl else 0.0
+        return self.prefill + behind + beside
+
+    @property
+    def stall(self) -> float:
+        """Seconds of a mean request spent waiting after preemptions."""
+        return self.itl.part(STALL) * self.gaps if self.itl else 0.0
+
+    def share(self, seconds: float) -> float:
+        """Return seconds of a request as a share of the whole request, 0 when nothing was served."""
+        return seconds / self.currency if self.currency else 0.0
+
+    def of_ttft(self, seconds: float) -> float:
+        """Return seconds as a share of the mean TTFT, 0 without one."""
+        return seconds / self.ttft.seconds if self.ttft and self.ttft.seconds else 0.0
+
+    def evidence(
+        self,
+        name: str,
+        value: float | None,
+        unit: str = "",
+        *,
+        threshold: float | None = None,
+        of: tuple[Quantity, ...] = (),
+    ) -> Evidence:
+        """Build one line of evidence whose source is the raw names of the quantities it was worked out from."""
+        source = ", ".join(dict.fromkeys(filter(None, (self.timeline.names(q) for q in of))))
+        known = value if value is not None and math.isfinite(value) else None
+        return Evidence(name, known, unit, threshold, source)
+
+
+def load_seconds(timeline: Timeline, traffic: Traffic) -> float:
+    """Seconds of KV loading per request that no queue time can hold: engines that load inside prefill.
+
+    Where the engine counts deferred requests, loads are asynchronous and lie inside its queue time.
+    """
+    seconds = timeline.delta(m.LOAD_SECONDS) or 0.0
+    if not traffic.first_tokens or timeline.has(m.WAITING_DEFERRED):
+        return 0.0
+    return seconds / traffic.first_tokens
+
+
+def transfer_wait(timeline: Timeline, traffic: Traffic) -> float | None:
+    """Mean seconds that a request spent on transfers from other instances; None without transfers.
+
+    One request may need one transfer a rank, side by side: the mean duration then counts once.
+    """
+    seconds, number = timeline.delta(m.TRANSFER_SECONDS), timeline.delta(m.TRANSFERS)
+    if not seconds or not number or not traffic.first_tokens:
+        return None
+    return seconds / number * min(1.0, number / traffic.first_tokens)
+
+
+def build_case(
+    timeline: Timeline, machine: Machine, objective: Objective, facts: dict[str, str] | None = None
+) -> Case:
+    """Work out the traffic, both ledgers and the reasons for waiting of one engine in one window."""
+    seen = traffic(timeline)
+    return Case(
+        timeline=timeline,
+        traffic=seen,
+        machine=machine,
+        objective=objective,
+        ttft=ttft_ledger(seen, load=load_seconds(timeline, seen), transfer=transfer_wait(timeline, seen)),
+        itl=itl_ledger(seen, machine, len(timeline.ranks)),
+        waits=wait_shares(timeline, seen),
+        facts=dict(facts or {}),
+    )

@@ -1,0 +1,111 @@
+"""Blame HBM bandwidth when the bytes a decode step must read, over the step's time, come near the ceiling."""
+
+from __future__ import annotations
+
+from kvdoctor import metrics as m
+from kvdoctor.case import Case
+from kvdoctor.ledger import KV_READS, WEIGHTS
+from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
+from kvdoctor.units import duration, rate_bytes
+
+NEAR = 0.6
+"""Share of the ceiling from which a step is bound by its reads: whole decode steps of well-filled engines reach
+0.65 to 0.85 of HBM (roofline guide, section 7)."""
+FAR = 0.4
+"""Share of the ceiling below which, even counting the most bytes, reads do not set the pace."""
+IMPOSSIBLE = 1.05
+"""Share of the ceiling above which an input must be wrong: model, card, layout or dtype."""
+
+_NO_MODEL = Gap(
+    "bandwidth",
+    "the model's shape or the card's bandwidth is unknown, so no step can be held against a ceiling",
+    "give --model CONFIG.json and --gpu NAME (or --bandwidth GB/s)",
+)
+
+
+def _no_data(case: Case) -> Finding:
+    gaps = case.machine.gaps or (_NO_MODEL,)
+    return Finding(Bound.BANDWIDTH, Verdict.NO_DATA, argument="Bandwidth not judged.", gaps=gaps)
+
+
+def steady_step(case: Case) -> float | None:
+    """Seconds of a decode step without stalls and without prefill beside it; None without a gap."""
+    return case.traffic.tail.typical if case.traffic.tail else None
+
+
+def read_range(case: Case) -> tuple[float, float, float, float] | None:
+    """Bytes of a step on one rank: (weights low, weights high, KV low, KV high); None when not known.
+
+    KV low counts shared blocks once (what is pinned in the pool), KV high each sequence's own context.
+    """
+    ranks = len(case.timeline.ranks)
+    batch, context = case.traffic.decode_batch, case.traffic.context
+    if batch is None or context is None:
+        return None
+    batch = max(1.0, batch / ranks)
+    read = case.machine.step(batch, context)
+    if read is None:
+        return None
+    own = batch * context
+    pinned = own
+    if case.traffic.usage is not None and case.traffic.pool_tokens:
+        pinned = min(own, case.traffic.usage.mean * case.traffic.pool_tokens)
+    share = pinned / own if own else 1.0
+    return read.weights_low, read.weights_high, read.kv * share + read.state, read.kv_high + read.state
+
+
+def _advice(case: Case, subclass: str, share: float) -> tuple[Advice, ...]:
+    """Fewer bytes: what halving the larger part would give back. Offloading would add traffic, not save any."""
+    what = "quantize the weights to fp8 or int4" if subclass == "weights" else "store the KV as fp8"
+    part = case.itl.part(WEIGHTS if subclass == "weights" else KV_READS) if case.itl else 0.0
+    gain = part / 2
+    if case.itl is None or not gain:
+        return ()
+    after = case.itl.seconds - gain
+    expect = f"ITL {duration(case.itl.seconds)} to about {duration(after)}: half of {duration(part)} a step"
+    never = Advice(
+        "do not offload KV to help this: a decode step would still read every byte of its context",
+        f"the reads already take {100 * share:.0f}% of the ceiling",
+        Basis.MODELLED,
+    )
+    return (Advice(what, expect, Basis.MODELLED, gain * case.gaps), never)
+
+
+def check(case: Case) -> tuple[Finding, ...]:
+    """Hold the bytes of a steady step against the ceiling; likely only by the lower count of the bytes."""
+    step, reads, ceiling = steady_step(case), read_range(case), case.machine.bandwidth
+    if step is None or case.itl is None or reads is None or ceiling is None:
+        return (_no_data(case),)
+    weights_low, weights_high, kv_low, kv_high = reads
+    low, high = (weights_low + kv_low) / step, (weights_high + kv_high) / step
+    subclass = "weights" if weights_low >= kv_low else "kv_reads"
+    evidence = _evidence(case, low, high, ceiling)
+    share = (case.itl.part(WEIGHTS) + case.itl.part(KV_READS)) * (case.gaps or 1.0)
+    if low > IMPOSSIBLE * ceiling:
+        why = (
+            f"The step would read {rate_bytes(low)}, over the ceiling: model, card or layout is not as told."
+        )
+        return (Finding(Bound.BANDWIDTH, Verdict.POSSIBLE, subclass, why, Metric.ITL, evidence=evidence),)
+    if low >= NEAR * ceiling:
+        verdict, why = Verdict.LIKELY, "The reads of a step alone come near what HBM delivers."
+    elif high >= FAR * ceiling:
+        verdict, why = Verdict.POSSIBLE, "The reads are a large part of the step, not clearly its pace."
+    else:
+        verdict, why = Verdict.RULED_OUT, "Even counting the most bytes, the step is far from the ceiling."
+    if verdict is Verdict.RULED_OUT:
+        return (Finding(Bound.BANDWIDTH, verdict, None, why, Metric.ITL, evidence=evidence),)
+    advice = _advice(case, subclass, low / ceiling)
+    gain = max((a.gain_seconds or 0.0 for a in advice), default=0.0)
+    return (Finding(Bound.BANDWIDTH, verdict, subclass, why, Metric.ITL, share, gain, evidence, (), advice),)
+
+
+def _evidence(case: Case, low: float, high: float, ceiling: float) -> tuple[Evidence, ...]:
+    of = (m.ITL, m.GENERATED)
+    basis = Evidence("HBM read ceiling", ceiling, "bytes/s", None, case.machine.bandwidth_basis)
+    return (
+        case.evidence("HBM read, at least", low, "bytes/s", threshold=NEAR * ceiling, of=of),
+        case.evidence("HBM read, at most", high, "bytes/s", threshold=FAR * ceiling, of=of),
+        basis,
+        case.evidence("steady decode step", steady_step(case), "seconds", of=(m.ITL,)),
+        case.evidence("sequences in decode", case.traffic.decode_batch, "", of=(m.ITL,)),
+    )

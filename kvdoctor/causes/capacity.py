@@ -1,0 +1,109 @@
+"""Blame capacity when the pool is full and somebody pays: preempted, kept waiting, or robbed of reusable blocks."""
+
+from __future__ import annotations
+
+from kvdoctor import metrics as m
+from kvdoctor.case import Case
+from kvdoctor.ledger import QUEUE
+from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Metric, Verdict
+from kvdoctor.units import count, duration
+from kvdoctor.waiting import FULL
+
+COST = 0.05
+"""Share of a request's seconds below which a wait or a stall is small change (healthy rule of the ledger)."""
+
+
+def _usage(case: Case) -> Evidence:
+    peak = case.traffic.usage.peak if case.traffic.usage else None
+    return case.evidence(
+        "KV cache usage at its fullest", peak, "ratio", threshold=FULL, of=(m.KV_CACHE_USAGE,)
+    )
+
+
+def _bigger_pool(case: Case, seconds: float) -> Advice:
+    return Advice(
+        "give the KV pool more room: more GPU memory for it, fp8 KV, more cards, or fewer sequences at once",
+        f"up to {duration(seconds)} of each request, if the working set then fits",
+        Basis.UPPER_BOUND,
+        seconds,
+    )
+
+
+def preemption(case: Case) -> Finding:
+    """Running sequences lose their blocks and must wait and recompute."""
+    number, cost = case.traffic.preemptions, case.stall
+    evidence = (
+        case.evidence("preemptions in the window", number, "", threshold=0, of=(m.PREEMPTIONS,)),
+        _usage(case),
+        case.evidence(
+            "stall after preemptions", cost, "seconds", threshold=COST * case.currency, of=(m.WAITING,)
+        ),
+    )
+    if not case.timeline.has(m.PREEMPTIONS):
+        return Finding(Bound.CAPACITY, Verdict.NO_DATA, "preemption", "No preemption counter.")
+    if not number:
+        why = "No sequence was preempted in the window."
+        return Finding(Bound.CAPACITY, Verdict.RULED_OUT, "preemption", why, evidence=evidence)
+    if case.share(cost) < COST:
+        why = (
+            f"{count(number)} preemptions, but waiting after them costs under {100 * COST:.0f}% of a request."
+        )
+        return Finding(Bound.CAPACITY, Verdict.POSSIBLE, "preemption", why, Metric.ITL, cost, cost, evidence)
+    why = f"The pool runs full: {count(number)} preemptions, each request waits {duration(cost)} because of them."
+    advice = (
+        _bigger_pool(case, cost),
+        Advice(
+            "or lower the number of sequences at once, so that those running fit to their end",
+            f"stalls end ({duration(cost)} of a request); some of it comes back as queue time",
+            Basis.UPPER_BOUND,
+            cost / 2,
+        ),
+    )
+    return Finding(
+        Bound.CAPACITY, Verdict.LIKELY, "preemption", why, Metric.ITL, cost, cost, evidence, (), advice
+    )
+
+
+def admission(case: Case) -> Finding:
+    """Requests wait because the pool has no room for their blocks."""
+    queue = case.ttft.part(QUEUE) if case.ttft else 0.0
+    cost = queue * case.waits.blocks
+    evidence = (
+        case.evidence("queue time of a request", queue, "seconds", of=(m.QUEUE, m.WAITING)),
+        case.evidence("share of waiting with no room in the pool", case.waits.blocks, "ratio", threshold=0.5,
+                      of=(m.WAITING, m.KV_CACHE_USAGE)),
+        _usage(case),
+    )  # fmt: skip
+    if case.traffic.usage is None or case.traffic.waiting is None:
+        why = "No KV cache usage, or no number of waiting requests."
+        return Finding(Bound.CAPACITY, Verdict.NO_DATA, "admission", why)
+    if case.share(cost) < COST or case.waits.blocks < 0.5:
+        why = "Nobody to speak of waits for blocks."
+        return Finding(Bound.CAPACITY, Verdict.RULED_OUT, "admission", why, evidence=evidence)
+    why = f"Requests wait {duration(queue)} for a place, mostly while the pool has no room for one more."
+    return Finding(
+        Bound.CAPACITY, Verdict.LIKELY, "admission", why, Metric.TTFT, cost, cost, evidence, (),
+        (_bigger_pool(case, cost),),
+    )  # fmt: skip
+
+
+def swap(case: Case) -> Finding:
+    """Sequences were swapped to CPU memory (engines that still do so)."""
+    gauge = case.timeline.gauge(m.SWAPPED)
+    if gauge is None:
+        why = "This engine does not swap sequences: it recomputes them."
+        return Finding(Bound.CAPACITY, Verdict.RULED_OUT, "swap", why)
+    evidence = (case.evidence("requests swapped out, peak", gauge.peak, "", threshold=0, of=(m.SWAPPED,)),)
+    if gauge.peak <= 0:
+        return Finding(
+            Bound.CAPACITY, Verdict.RULED_OUT, "swap", "No request was swapped.", evidence=evidence
+        )
+    cost = gauge.mean * case.traffic.seconds / max(1.0, case.traffic.first_tokens)
+    why = f"On average {gauge.mean:.2g} requests lie swapped in CPU memory."
+    advice = (_bigger_pool(case, cost),)
+    return Finding(Bound.CAPACITY, Verdict.LIKELY, "swap", why, Metric.ITL, cost, cost, evidence, (), advice)
+
+
+def check(case: Case) -> tuple[Finding, ...]:
+    """Ask for each way in which a full pool makes somebody pay, but for lost prefixes (`eviction.py`)."""
+    return (preemption(case), admission(case), swap(case))

@@ -1,0 +1,144 @@
+"""Blame compute: prefill that fills TTFT, prefill beside decode steps, and drafts that are not accepted."""
+
+from __future__ import annotations
+
+from kvdoctor import metrics as m
+from kvdoctor.case import Case
+from kvdoctor.ledger import IN_STEP, PREFILL, STEP_UNDER_WAY
+from kvdoctor.model import Advice, Basis, Bound, Finding, Gap, Metric, Verdict
+from kvdoctor.units import duration, percent
+
+MAIN = 0.4
+"""Share of TTFT from which prefill is its main part: no other part can then be half as large again."""
+COST = 0.05
+"""Share of a request's seconds below which prefill is small change."""
+BESIDE = 0.2
+"""Share of the mean ITL, lost beside prefill, from which decode clearly suffers."""
+TAIL_GAPS = 5
+"""Gaps above twice the mode below which a tail is an accident."""
+WITNESS = 0.5
+"""Prefill seconds of all requests over the decode excess that they should explain, from which they do."""
+PACES = 0.5
+"""Share of the time spent in prefill from which no chunking helps: the prefill itself is the pace."""
+POOR_ACCEPT = 0.3
+"""Accepted over drafted tokens below which a verify step of several tokens gains little."""
+
+
+def prefill(case: Case) -> Finding:
+    """Prefill is the main part of TTFT, or fills the steps so that everything waits for it."""
+    if case.ttft is None:
+        return Finding(Bound.COMPUTE, Verdict.NO_DATA, "prefill", "No first token in the window.")
+    own = case.ttft.part(PREFILL)
+    busy = case.traffic.prefill_share or 0.0
+    behind = case.ttft.part(STEP_UNDER_WAY) * busy
+    cost = own + behind
+    evidence = (
+        case.evidence("prefill in TTFT", own, "seconds", threshold=MAIN * case.ttft.seconds, of=(m.PREFILL,)),
+        case.evidence("waiting for a step under way with prefill in it", behind, "seconds", of=(m.ITL,)),
+        case.evidence("prompt tokens computed a request", _computed(case), "tokens", of=(m.PROMPT_COMPUTED,)),
+        case.evidence(
+            "time spent in prefill, at most", busy, "ratio", threshold=PACES, of=(m.ITL, m.PREFILL)
+        ),
+    )
+    if case.of_ttft(cost) < MAIN or case.share(cost) < COST:
+        why = f"Prefill is {percent(case.of_ttft(cost))} of TTFT."
+        return Finding(Bound.COMPUTE, Verdict.RULED_OUT, "prefill", why, evidence=evidence)
+    why = f"{duration(cost)} of {duration(case.ttft.seconds)} TTFT is the computing of prompt tokens."
+    advice = (
+        Advice(
+            "compute fewer prompt tokens (see hit_rate), or give prefill more FLOPs: fp8, more cards",
+            f"0 to {duration(cost)} of TTFT, in proportion to the tokens left out",
+            Basis.UPPER_BOUND,
+            cost,
+        ),
+    )
+    return Finding(
+        Bound.COMPUTE, Verdict.LIKELY, "prefill", why, Metric.TTFT, cost, cost, evidence, (), advice
+    )
+
+
+def _computed(case: Case) -> float | None:
+    t = case.traffic
+    return t.computed / t.first_tokens if t.computed is not None and t.first_tokens else None
+
+
+def interference(case: Case) -> Finding:
+    """Prefill of other requests runs inside decode steps and stretches them."""
+    tail = case.traffic.tail
+    if case.itl is None or tail is None:
+        return Finding(Bound.COMPUTE, Verdict.NO_DATA, "interference", "No output gap in the window.")
+    part = case.itl.part(IN_STEP)
+    cost = part * (case.gaps or 1.0)
+    explained = _explained(case)
+    evidence = (
+        case.evidence("ITL lost beside prefill", part, "seconds", threshold=BESIDE * case.itl.seconds,
+                      of=(m.ITL,)),
+        case.evidence("gaps above twice the usual one", tail.tail, "", threshold=TAIL_GAPS, of=(m.ITL,)),
+        case.evidence("usual gap", tail.typical, "seconds", of=(m.ITL,)),
+        case.evidence("prefill seconds over the decode time lost", explained, "ratio", threshold=WITNESS,
+                      of=(m.PREFILL,)),
+    )  # fmt: skip
+    if part < BESIDE * case.itl.seconds or tail.tail < TAIL_GAPS:
+        why = "Decode steps are even: no prefill to speak of runs inside them."
+        return Finding(Bound.COMPUTE, Verdict.RULED_OUT, "interference", why, evidence=evidence)
+    if explained is None or explained < WITNESS or not case.traffic.computed:
+        gap = Gap("itl tail", "long gaps without prefill to explain them", "look at stacks during a long gap")
+        why = f"{tail.tail:.0f} long gaps, but too little prefill in the window to explain them."
+        verdict = Verdict.POSSIBLE if case.traffic.computed else Verdict.RULED_OUT
+        return Finding(Bound.COMPUTE, verdict, "interference", why, Metric.ITL, cost, None, evidence, (gap,))
+    why = f"Prefill inside decode steps takes {duration(part)} of a mean ITL of {duration(case.itl.seconds)}."
+    return Finding(
+        Bound.COMPUTE, Verdict.LIKELY, "interference", why, Metric.ITL, cost, cost, evidence, (),
+        _separate(case, part, cost),
+    )  # fmt: skip
+
+
+def _separate(case: Case, part: float, cost: float) -> tuple[Advice, ...]:
+    busy = case.traffic.prefill_share or 0.0
+    even = f"the longest gaps shrink; the mean can fall by up to {duration(part)} of ITL"
+    advice = [
+        Advice(
+            "cut prefill into smaller chunks (--max-num-batched-tokens)", even, Basis.UPPER_BOUND, cost / 2
+        )
+    ]
+    if busy < PACES:
+        away = f"ITL falls to about {duration(max(0.0, case.itl.seconds - part) if case.itl else 0.0)}"
+        advice.append(Advice("or prefill elsewhere (disaggregation)", away, Basis.MODELLED, cost))
+    return tuple(advice)
+
+
+def _explained(case: Case) -> float | None:
+    """Prefill seconds of all requests over the engine seconds that decode lost; None without either."""
+    t, tail = case.traffic, case.traffic.tail
+    if t.prefill is None or tail is None or not t.decode_batch or not tail.excess:
+        return None
+    lost = max(0.0, tail.excess - case.stall * t.first_tokens) / max(1.0, t.decode_batch)
+    return t.prefill.total / lost if lost else None
+
+
+def speculation(case: Case) -> Finding:
+    """Drafted tokens are not accepted often enough to pay for the longer verify steps."""
+    drafted, accepted = case.timeline.delta(m.SPEC_DRAFT_TOKENS), case.timeline.delta(m.SPEC_ACCEPTED)
+    if not drafted or accepted is None:
+        return Finding(Bound.COMPUTE, Verdict.RULED_OUT, "speculation", "No tokens are drafted.")
+    rate = accepted / drafted
+    drafts = case.timeline.delta(m.SPEC_DRAFTS)
+    length = 1 + accepted / drafts if drafts else None
+    evidence = (
+        case.evidence("drafted tokens accepted", rate, "ratio", threshold=POOR_ACCEPT,
+                      of=(m.SPEC_ACCEPTED, m.SPEC_DRAFT_TOKENS)),
+        case.evidence("tokens a verify step", length, "tokens", of=(m.SPEC_DRAFTS,)),
+    )  # fmt: skip
+    gap = Gap("speculation", "the step without drafts is not seen", "run once without the draft model")
+    if rate >= POOR_ACCEPT:
+        why = f"{percent(rate)} of the drafted tokens are accepted."
+        return Finding(Bound.COMPUTE, Verdict.RULED_OUT, "speculation", why, evidence=evidence)
+    why = f"Only {percent(rate)} of the drafted tokens are accepted; whether the steps pay is not seen."
+    return Finding(
+        Bound.COMPUTE, Verdict.POSSIBLE, "speculation", why, Metric.ITL, 0.0, None, evidence, (gap,)
+    )
+
+
+def check(case: Case) -> tuple[Finding, ...]:
+    """Ask for prefill in TTFT, prefill in decode, and speculation."""
+    return (prefill(case), interference(case), speculation(case))

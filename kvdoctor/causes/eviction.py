@@ -1,0 +1,145 @@
+"""Blame capacity when reusable blocks are evicted before the prompts that need them come back."""
+
+from __future__ import annotations
+
+import math
+
+from kvdoctor import metrics as m
+from kvdoctor.case import Case
+from kvdoctor.histogram import Histogram
+from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
+from kvdoctor.units import duration
+
+COST = 0.05
+"""Share of a request's seconds below which recomputed prefill is small change."""
+LOW_HITS = 0.7
+"""Hit rate from which eviction cannot be the main loss: most of what could be reused is."""
+MIXED = 0.1
+"""Share of requests that must hit almost wholly, and share that must miss almost wholly, before the prompts are
+believed to repeat: new prompts behind one common prefix all look alike."""
+HIT_WHOLLY, MISS_WHOLLY = 0.4, 0.6
+"""Computed over prompt tokens, below and above which a request counts as hit or missed."""
+CLOSE = 0.5
+"""Mean reuse gap over mean idle time at eviction, from which blocks are lost just before their next use."""
+
+_OPT_IN = Gap(
+    "evictions",
+    "whether evicted blocks were wanted again is not among the counters",
+    "restart vLLM with --kv-cache-metrics, or watch the hit rate after giving the pool twice the blocks",
+)
+
+
+def retention_seconds(case: Case) -> float | None:
+    """Seconds an unreferenced block stays: evictable pool over the rate at which new tokens fill it."""
+    t = case.traffic
+    if not t.pool_tokens or t.computed is None or t.usage is None or not t.seconds > 0:
+        return None
+    pool = t.pool_tokens * len(case.timeline.ranks)
+    filled = (t.computed + t.generated) / t.seconds
+    return pool * max(0.0, 1 - t.usage.mean) / filled if filled else math.inf
+
+
+def ever_evicted(case: Case) -> bool | None:
+    """Say whether the engine has computed more tokens in its life than its pool holds; None when unknown."""
+    t = case.traffic
+    computed, generated = case.timeline.total(m.PROMPT_COMPUTED), case.timeline.total(m.GENERATED)
+    if not t.pool_tokens or computed is None or generated is None:
+        return None
+    return computed + generated > t.pool_tokens * len(case.timeline.ranks)
+
+
+def _share_between(histogram: Histogram, low: float, high: float) -> float:
+    """Share of observations in buckets that lie wholly between two values."""
+    lows = (0.0, *histogram.bounds[:-1])
+    rows = zip(lows, histogram.bounds, histogram.counts, strict=True)
+    inside = sum(n for a, b, n in rows if a >= low and b <= high)
+    return inside / histogram.count if histogram.count else 0.0
+
+
+def hit_and_miss(case: Case) -> tuple[float, float] | None:
+    """Shares of requests that were computed hardly at all, and almost wholly; None without the histogram."""
+    computed, prompt = case.timeline.histogram(m.REQUEST_COMPUTED), case.traffic.prompt_per_request
+    if computed is None or not computed.count or not prompt:
+        return None
+    hit = _share_between(computed, 0.0, HIT_WHOLLY * prompt)
+    miss = 1 - _share_between(computed, 0.0, MISS_WHOLLY * prompt)
+    return hit, miss
+
+
+def _evidence(case: Case, kept: float, mixed: tuple[float, float] | None) -> tuple[Evidence, ...]:
+    of = (m.CACHE_CONFIG, m.PROMPT_COMPUTED, m.GENERATED, m.KV_CACHE_USAGE)
+    return (
+        case.evidence("an unreferenced block stays", kept, "seconds", threshold=case.traffic.seconds, of=of),
+        case.evidence("prefix cache hit rate", case.traffic.hit_rate, "ratio", threshold=LOW_HITS,
+                      of=(m.PREFIX_HITS, m.PREFIX_QUERIES)),
+        case.evidence("requests that hit almost wholly", mixed[0] if mixed else None, "ratio",
+                      threshold=MIXED, of=(m.REQUEST_COMPUTED,)),
+        case.evidence("requests that miss almost wholly", mixed[1] if mixed else None, "ratio",
+                      threshold=MIXED, of=(m.REQUEST_COMPUTED,)),
+    )  # fmt: skip
+
+
+def _sampled(case: Case) -> bool:
+    """Say whether sampled evictions show blocks lost just before their next use."""
+    gap, idle = case.timeline.histogram(m.REUSE_GAP), case.timeline.histogram(m.IDLE_BEFORE_EVICT)
+    if gap is None or idle is None or gap.mean is None or idle.mean is None:
+        return False
+    return gap.mean >= CLOSE * idle.mean
+
+
+def _finding(verdict: Verdict, why: str, evidence: tuple[Evidence, ...] = (), cost: float = 0.0,
+             *, gaps: tuple[Gap, ...] = (), advice: tuple[Advice, ...] = ()) -> Finding:  # fmt: skip
+    metric = Metric.TTFT if cost else None
+    gain = cost or None
+    return Finding(
+        Bound.CAPACITY, verdict, "prefix_eviction", why, metric, cost, gain, evidence, gaps, advice
+    )
+
+
+def check(case: Case) -> tuple[Finding, ...]:
+    """Rule out by arithmetic first; then ask how long a block stays, and whether the prompts repeat at all."""
+    evicted, kept, hits = ever_evicted(case), retention_seconds(case), case.traffic.hit_rate
+    if evicted is None or kept is None:
+        return (_finding(Verdict.NO_DATA, "Pool size or token counters are missing.", gaps=(_OPT_IN,)),)
+    mixed = hit_and_miss(case)
+    evidence = _evidence(case, kept, mixed)
+    if not evicted:
+        why = "All tokens ever computed fit into the pool: nothing was evicted."
+        return (_finding(Verdict.RULED_OUT, why, evidence),)
+    if hits is None:
+        return (_finding(Verdict.RULED_OUT, "Nothing was looked up in the prefix cache.", evidence),)
+    if kept > case.traffic.seconds and not _sampled(case):
+        why = f"An unreferenced block stays {duration(kept)}: only prompts that come back later lose it."
+        return (_finding(Verdict.RULED_OUT, why, evidence),)
+    if hits >= LOW_HITS:
+        return (_finding(Verdict.RULED_OUT, "The pool turns over, and prompts still hit.", evidence),)
+    return (_judge(case, kept, mixed, evidence),)
+
+
+def _judge(
+    case: Case, kept: float, mixed: tuple[float, float] | None, evidence: tuple[Evidence, ...]
+) -> Finding:
+    cost = case.prefill_cost * (mixed[1] if mixed else 1.0)
+    advice = (
+        Advice(
+            "give the prefix cache more room: a larger pool, fp8 KV, or a CPU tier with prefetch",
+            f"up to {duration(cost)} of a request, if the prompts' working set then fits",
+            Basis.UPPER_BOUND,
+            cost,
+        ),
+        Advice(
+            "or route requests with the same prefix to the same replica, which shrinks the working set of each",
+            "the same prefill, with no memory bought",
+            Basis.UPPER_BOUND,
+        ),
+    )
+    repeat = mixed is not None and mixed[0] >= MIXED and mixed[1] >= MIXED
+    if case.share(cost) >= COST and (repeat or _sampled(case)):
+        why = (
+            f"Prompts repeat, some hit wholly and others not at all, and the pool turns over: "
+            f"an unreferenced block stays only {duration(kept)}."
+        )
+        return _finding(Verdict.LIKELY, why, evidence, cost, gaps=() if _sampled(case) else (_OPT_IN,),
+                        advice=advice)  # fmt: skip
+    why = f"Blocks are evicted after {duration(kept)}; that they were wanted again is not shown."
+    return _finding(Verdict.POSSIBLE, why, evidence, cost if case.traffic.hits else 0.0, gaps=(_OPT_IN,))

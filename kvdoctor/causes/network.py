@@ -1,0 +1,111 @@
+"""Blame the network when KV that comes from another instance is on the path of the first token."""
+
+from __future__ import annotations
+
+from kvdoctor import metrics as m
+from kvdoctor.case import Case
+from kvdoctor.ledger import KV_WAIT
+from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
+from kvdoctor.units import GB, duration, gib, rate_bytes
+
+COST = 0.05
+"""Share of a request's seconds below which a wait for KV is small change."""
+HALF = 0.5
+"""Share of the wait that the wire, or the transfers, must explain to be named (rule 14)."""
+SMALL_PIECE = 256 * 1024
+"""Bytes a descriptor below which posting, not the link, limits a transfer: RDMA reaches a quarter of its rate
+at 64 KiB and nearly all of it at 1 MiB (roofline guide, section 7)."""
+
+_LINK = Gap(
+    "link",
+    "the rate of the link between the instances is unknown",
+    "give --link GB/s, or measure it between the two hosts",
+)
+
+
+def _moved(case: Case) -> tuple[float, float, float, float]:
+    """Transfers, bytes, seconds and pieces that came from other instances in the window."""
+    quantities = (m.TRANSFERS, m.TRANSFER_BYTES, m.TRANSFER_SECONDS, m.TRANSFER_DESCRIPTORS)
+    number, size, seconds, pieces = (case.timeline.delta(q) or 0.0 for q in quantities)
+    return number, size, seconds, pieces
+
+
+def _evidence(case: Case, wait: float) -> tuple[Evidence, ...]:
+    number, size, seconds, pieces = _moved(case)
+    of = (m.TRANSFER_BYTES, m.TRANSFER_SECONDS)
+    fetch = case.timeline.gauge(m.KV_FETCH_IN_PROGRESS)
+    return (
+        case.evidence("wait for KV, inside the queue time", wait, "seconds", threshold=COST * case.currency,
+                      of=(m.TRANSFER_SECONDS, m.WAITING_DEFERRED)),
+        case.evidence("a transfer takes", seconds / number if number else None, "seconds", of=of),
+        case.evidence("a transfer moves", size / number if number else None, "bytes", of=of),
+        case.evidence("achieved rate of a transfer", size / seconds if seconds else None, "bytes/s", of=of),
+        case.evidence("bytes a piece", size / pieces if pieces else None, "bytes", threshold=SMALL_PIECE,
+                      of=(m.TRANSFER_DESCRIPTORS,)),
+        case.evidence("KV loads in progress, mean", fetch.mean if fetch else None, "",
+                      of=(m.KV_FETCH_IN_PROGRESS,)),
+    )  # fmt: skip
+
+
+def _wire_share(case: Case, wait: float) -> float | None:
+    """Share of the wait that the bytes would take at the link's rate; None when the link is unknown."""
+    number, size, _, _ = _moved(case)
+    if "link" not in case.facts or not number or not wait:
+        return None
+    return size / number / (float(case.facts["link"]) * GB) / wait
+
+
+def subclass(case: Case, wait: float) -> tuple[str, str]:
+    """Name the way in which the link is on the path, and the sentence for it."""
+    number, size, seconds, pieces = _moved(case)
+    wire = _wire_share(case, wait)
+    mean = seconds / number if number else 0.0
+    if wire is not None and wire >= HALF:
+        return "slow_link", f"The bytes alone take {100 * wire:.0f}% of the wait at the link's rate."
+    if mean < HALF * wait:
+        return (
+            "handover",
+            f"A transfer takes {duration(mean)} of the {duration(wait)} wait: the rest is hand-over.",
+        )
+    rate = rate_bytes(size / seconds) if seconds else "an unknown rate"
+    if pieces and size / pieces < SMALL_PIECE:
+        return "used_badly", f"KV comes in pieces of {gib(size / pieces)}, at {rate}."
+    if wire is not None:
+        return "used_badly", f"The wire needs {100 * wire:.0f}% of the wait; the transfer runs at {rate}."
+    return "used_badly", f"The transfer runs at {rate}; the link's own rate is not known."
+
+
+def check(case: Case) -> tuple[Finding, ...]:
+    """Look at the wait for KV that other instances send, and at what the transfers themselves took."""
+    number, *_ = _moved(case)
+    if not case.timeline.has(m.TRANSFER_SECONDS):
+        why = "No KV moves between instances, as far as this engine counts."
+        gap = Gap(
+            "collectives", "tensor-parallel traffic is not among the metrics", "attach on the host (--pid)"
+        )
+        return (Finding(Bound.NETWORK, Verdict.NO_DATA, None, why, gaps=(gap,)),)
+    wait = case.ttft.part(KV_WAIT) if case.ttft else 0.0
+    evidence = _evidence(case, wait)
+    if not number or case.share(wait) < COST:
+        why = "KV moves between instances, and nobody to speak of waits for it." if number else "No transfer."
+        return (Finding(Bound.NETWORK, Verdict.RULED_OUT, None, why, evidence=evidence),)
+    name, why = subclass(case, wait)
+    number, size, _, _ = _moved(case)
+    advice = (
+        Advice(
+            "bring the instances closer (same host or rack, RDMA), and move KV in larger pieces while prefill runs",
+            f"up to {duration(wait)} of TTFT: {gib(size / number)} take {duration(size / number / (12.5 * GB))} "
+            "at 100 Gbit/s",
+            Basis.UPPER_BOUND,
+            wait,
+        ),
+        Advice(
+            "or do not disaggregate: compare with the prefill time of the same prompts on this engine",
+            "the whole wait, for the price of prefill beside decode",
+            Basis.UPPER_BOUND,
+        ),
+    )
+    gaps = () if "link" in case.facts else (_LINK,)
+    return (
+        Finding(Bound.NETWORK, Verdict.LIKELY, name, why, Metric.TTFT, wait, wait, evidence, gaps, advice),
+    )

@@ -1,0 +1,113 @@
+"""Blame an outer tier when hits sit in CPU memory or on disk and their load is on the path."""
+
+from __future__ import annotations
+
+from kvdoctor import metrics as m
+from kvdoctor.case import Case
+from kvdoctor.causes.common import seconds_per_computed_token
+from kvdoctor.ledger import KV_LOAD, KV_WAIT
+from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
+from kvdoctor.units import duration, gib, rate_bytes
+
+COST = 0.05
+"""Share of a request's seconds below which loading is small change."""
+SMALL_PIECE = 256 * 1024
+"""Bytes a load below which fixed costs, not the link, set its time (roofline guide, section 7)."""
+DRAM_LIKE = 10e9
+"""Bytes/s below which a load runs slower than any PCIe 4.0 x16 link would (26 GB/s measured): a slow tier."""
+
+
+def _loads(case: Case) -> tuple[float, float, float]:
+    """Jobs, bytes and seconds of loads from outer tiers in the window, far tiers included."""
+    near = tuple(case.timeline.delta(q) or 0.0 for q in (m.LOADS, m.LOAD_BYTES, m.LOAD_SECONDS))
+    far = tuple(case.timeline.delta(q) or 0.0 for q in (m.TIER_HITS, m.TIER_READ_BYTES, m.TIER_READ_SECONDS))
+    return near[0] or far[0], near[1] + far[1], near[2] + far[2]
+
+
+def _tokens(case: Case) -> float:
+    """Prompt tokens that came from CPU memory, disk or an outer tier without a name."""
+    named = (m.CACHED_HOST, m.CACHED_DISK, m.CACHED_EXTERNAL)
+    counted = sum(case.timeline.delta(q) or 0.0 for q in named)
+    return counted or case.traffic.external_hits or 0.0
+
+
+def _per_request(case: Case, seconds: float) -> float:
+    return seconds / case.traffic.first_tokens if case.traffic.first_tokens else 0.0
+
+
+def _on_path(case: Case, seconds: float) -> float:
+    """Seconds of a request that loading holds up: inside the queue, or inside prefill."""
+    if case.ttft is None:
+        return 0.0
+    waited = case.ttft.part(KV_WAIT) if not case.timeline.delta(m.TRANSFERS) else 0.0
+    return max(waited, case.ttft.part(KV_LOAD), 0.0) if seconds or waited else 0.0
+
+
+def _evidence(case: Case, cost: float) -> tuple[Evidence, ...]:
+    jobs, size, seconds = _loads(case)
+    of = (m.LOAD_BYTES, m.LOAD_SECONDS, m.TIER_READ_BYTES, m.TIER_READ_SECONDS)
+    lookup = case.timeline.histogram(m.LOOKUP)
+    return (
+        case.evidence("loading on the path of a request", cost, "seconds", threshold=COST * case.currency,
+                      of=(m.WAITING_DEFERRED, m.LOAD_SECONDS)),
+        case.evidence("load jobs took, a request", _per_request(case, seconds), "seconds", of=of),
+        case.evidence("rate of a load job", size / seconds if seconds else None, "bytes/s",
+                      threshold=DRAM_LIKE, of=of),
+        case.evidence("bytes a load", size / jobs if jobs else None, "bytes", threshold=SMALL_PIECE, of=of),
+        case.evidence("look-up in the outer tier", lookup.mean if lookup else None, "seconds", of=(m.LOOKUP,)),
+        case.evidence("recomputing the same tokens would take", recompute_seconds(case), "seconds",
+                      of=(m.PREFILL, m.PROMPT_COMPUTED)),
+    )  # fmt: skip
+
+
+def recompute_seconds(case: Case) -> float | None:
+    """Seconds of prefill a request would need for the tokens it loaded; None where prefill was not seen."""
+    per_token = seconds_per_computed_token(case)
+    return None if per_token is None else _per_request(case, _tokens(case)) * per_token
+
+
+def subclass(case: Case) -> tuple[str, str]:
+    """Name the way in which the tier is slow."""
+    jobs, size, seconds = _loads(case)
+    if jobs and size / jobs < SMALL_PIECE:
+        return "small_pieces", f"Loads move {gib(size / jobs)} at a time."
+    if seconds and size / seconds < DRAM_LIKE:
+        return "slow_tier", f"Loads run at {rate_bytes(size / seconds)}, slower than CPU memory over PCIe."
+    return "no_overlap", "Loads run at a fair rate, and the request still waits for all of them."
+
+
+def _advice(case: Case, cost: float) -> tuple[Advice, ...]:
+    again = recompute_seconds(case)
+    advice = [
+        Advice(
+            "load ahead of need (prefetch, layer by layer) and in larger pieces, or use a faster tier",
+            f"up to {duration(cost)} of TTFT",
+            Basis.UPPER_BOUND,
+            cost,
+        )
+    ]
+    if again is not None and again < cost:
+        expect = f"{duration(cost)} of loading against {duration(again)} of prefill: the hit is a loss"
+        advice.insert(0, Advice("recompute instead of loading", expect, Basis.MODELLED, cost - again))
+    return tuple(advice)
+
+
+def check(case: Case) -> tuple[Finding, ...]:
+    """Look at loads from CPU memory and disk, and at whether requests wait for them."""
+    if not any(case.timeline.has(q) for q in (m.LOAD_SECONDS, m.TIER_READ_SECONDS, m.LOAD_BYTES)):
+        gap = Gap("kv tiers", "no KV connector reports loads", "nothing to do when no tier is configured")
+        why = "No outer KV tier is seen."
+        return (Finding(Bound.OFFLOAD, Verdict.NO_DATA, None, why, gaps=(gap,)),)
+    _, size, seconds = _loads(case)
+    cost = _on_path(case, seconds)
+    evidence = _evidence(case, cost)
+    if not size and not seconds:
+        why = "An outer tier is configured; nothing was loaded from it."
+        return (Finding(Bound.OFFLOAD, Verdict.RULED_OUT, None, why, evidence=evidence),)
+    if case.share(cost) < COST:
+        why = "Loads happen, and requests hardly wait for them."
+        return (Finding(Bound.OFFLOAD, Verdict.RULED_OUT, None, why, evidence=evidence),)
+    name, why = subclass(case)
+    advice = _advice(case, cost)
+    gain = max(a.gain_seconds or 0.0 for a in advice)
+    return (Finding(Bound.OFFLOAD, Verdict.LIKELY, name, why, Metric.TTFT, cost, gain, evidence, (), advice),)

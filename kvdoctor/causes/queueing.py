@@ -1,0 +1,139 @@
+"""Blame queueing only when requests wait by policy while pool and step have room."""
+
+from __future__ import annotations
+
+from kvdoctor import metrics as m
+from kvdoctor.case import Case
+from kvdoctor.ledger import KV_WAIT, QUEUE
+from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
+from kvdoctor.units import count, duration, percent
+
+COST = 0.05
+"""Share of a request's seconds below which waiting is small change (healthy rule of the ledger)."""
+MAIN = 0.5
+"""Share of the waiting that must have one reason before the reason is named."""
+NEARLY_FREE = 1.15
+"""Step at 1.25 x the batch over the step now, below which a larger batch costs next to nothing (rule 9)."""
+LARGER = 1.25
+FEW_TOKENS = 64
+"""Tokens a step below which, without a model, more sequences are taken to be nearly free: the smallest ridge of a
+card in the table is about 150 tokens (A100, bf16)."""
+BUSY = 0.5
+"""Share of the time in prefill from which the step, not the policy, holds requests back."""
+RISE = 1.2
+"""Waiting in the last third over the first, from which arrivals outrun the service."""
+
+
+def step_growth(case: Case) -> float | None:
+    """Modelled step at 1.25 x the batch over the step now; None without model and ceiling."""
+    batch, context = case.traffic.decode_batch, case.traffic.context
+    if batch is None or context is None:
+        return None
+    batch = max(1.0, batch / len(case.timeline.ranks))
+    now, then = case.machine.step_seconds(batch, context), case.machine.step_seconds(LARGER * batch, context)
+    return then / now if now and then else None
+
+
+def nearly_free(case: Case) -> tuple[bool | None, str]:
+    """Say whether a larger batch would cost next to nothing, and by what reasoning; None when unknown."""
+    growth, busy = step_growth(case), case.traffic.prefill_share
+    if busy is not None and busy >= BUSY:
+        return False, f"up to {percent(busy)} of the time already goes to prefill"
+    if growth is not None:
+        return growth < NEARLY_FREE, f"modelled step at 1.25 x the batch: {growth:.2f} x"
+    tokens = case.traffic.steps.mean if case.traffic.steps else None
+    if tokens is None:
+        return None, "no tokens per step"
+    return tokens < FEW_TOKENS, f"{tokens:.0f} tokens a step; no model given to compute it"
+
+
+def _thirds(case: Case) -> float | None:
+    """Mean waiting in the last third of the window over the first; None with too few readings."""
+    points = [v for _, v in case.timeline.series(m.WAITING)]
+    third = len(points) // 3
+    if third < 3:
+        return None
+    first, last = sum(points[:third]) / third, sum(points[-third:]) / third
+    return last / first if first else None
+
+
+def _evidence(case: Case, queue: float, why_free: str, growth: float | None) -> tuple[Evidence, ...]:
+    running = case.traffic.running
+    usage = case.traffic.usage
+    return (
+        case.evidence("queue time of a request", queue, "seconds", threshold=COST * case.currency,
+                      of=(m.QUEUE, m.WAITING)),
+        case.evidence("share of waiting at a full batch with room in the pool", case.waits.limit, "ratio",
+                      threshold=MAIN, of=(m.WAITING, m.RUNNING, m.KV_CACHE_USAGE)),
+        case.evidence("running, at most", running.peak if running else None, "", of=(m.RUNNING,)),
+        case.evidence("KV cache usage at its fullest", usage.peak if usage else None, "ratio",
+                      of=(m.KV_CACHE_USAGE,)),
+        Evidence("a larger batch costs", growth, "x", NEARLY_FREE, why_free),
+    )  # fmt: skip
+
+
+def _no_data() -> Finding:
+    return Finding(Bound.QUEUEING, Verdict.NO_DATA, None, "The engine does not say how many requests wait.")
+
+
+def check(case: Case) -> tuple[Finding, ...]:
+    """Waiting at the batch's limit with room in pool and step is policy; all other waiting is a symptom."""
+    if case.ttft is None or case.traffic.waiting is None:
+        return (_no_data(),)
+    queue = case.ttft.part(QUEUE) - case.ttft.part(KV_WAIT)
+    free, why_free = nearly_free(case)
+    evidence = _evidence(case, queue, why_free, step_growth(case))
+    if case.share(queue) < COST:
+        why = "Requests do not wait to speak of."
+        return (Finding(Bound.QUEUEING, Verdict.RULED_OUT, None, why, evidence=evidence),)
+    limit, arrivals = queue * case.waits.limit, queue * case.waits.other
+    if case.waits.limit >= MAIN:
+        return (_limit(case, limit, free, why_free, evidence),)
+    if case.waits.other >= MAIN:
+        return (_arrivals(case, arrivals, free, evidence),)
+    if case.waits.blocks >= MAIN:
+        why = "Requests wait for blocks: see capacity."
+        return (Finding(Bound.QUEUEING, Verdict.RULED_OUT, None, why, evidence=evidence),)
+    gap = Gap("queue", "too few readings with someone waiting to see the reason", "a longer window")
+    why = f"Requests wait {duration(queue)}; the readings do not show for what."
+    return (Finding(Bound.QUEUEING, Verdict.POSSIBLE, None, why, Metric.TTFT, queue, None, evidence, (gap,)),)
+
+
+def _limit(
+    case: Case, cost: float, free: bool | None, why_free: str, evidence: tuple[Evidence, ...]
+) -> Finding:
+    number = count(case.waits.limit_at)
+    if not free:
+        why = f"Requests wait at {number} running, but a larger batch would cost: {why_free}."
+        return Finding(
+            Bound.QUEUEING, Verdict.POSSIBLE, "admission_limit", why, Metric.TTFT, cost, None, evidence
+        )
+    why = f"The batch stands at {number} while requests wait and the pool has room: a limit, not a resource."
+    advice = (
+        Advice(
+            "raise the limit on running sequences (vLLM: --max-num-seqs)",
+            f"up to {duration(cost)} of TTFT; each step grows little ({why_free})",
+            Basis.UPPER_BOUND,
+            cost,
+        ),
+    )
+    return Finding(
+        Bound.QUEUEING, Verdict.LIKELY, "admission_limit", why, Metric.TTFT, cost, cost, evidence, (), advice
+    )
+
+
+def _arrivals(case: Case, cost: float, free: bool | None, evidence: tuple[Evidence, ...]) -> Finding:
+    rise = _thirds(case)
+    outrun = rise is not None and rise >= RISE
+    verdict = Verdict.LIKELY if free and outrun else Verdict.POSSIBLE
+    why = f"Requests wait {duration(cost)} with room in the pool and no limit in sight"
+    why += ", and more wait at the end than at the start." if outrun else "."
+    more = (case.evidence("waiting, last third over first", rise, "x", threshold=RISE, of=(m.WAITING,)),)
+    advice = (
+        Advice(
+            "add replicas, or shed load at the door", "the queue, as far as it goes", Basis.UPPER_BOUND, cost
+        ),
+    )
+    return Finding(
+        Bound.QUEUEING, verdict, "arrivals", why, Metric.TTFT, cost, None, evidence + more, (), advice
+    )

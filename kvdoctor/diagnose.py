@@ -1,0 +1,267 @@
+"""From a Recording to a Diagnosis: every engine in it is judged, the one that costs most is answered for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvdoctor import __version__, overview, story
+from kvdoctor import metrics as m
+from kvdoctor.case import Case, build_case
+from kvdoctor.causes import CAUSES
+from kvdoctor.confidence import confidence
+from kvdoctor.engines import recognise, version_range
+from kvdoctor.engines.engine import Engine
+from kvdoctor.judge import Judgement, judge
+from kvdoctor.machine import machine
+from kvdoctor.model import (
+    Bound,
+    Confidence,
+    Diagnosis,
+    Finding,
+    Gap,
+    Ledger,
+    Memory,
+    Metric,
+    Objective,
+    State,
+    TargetInfo,
+    Verdict,
+    Window,
+)
+from kvdoctor.recording import Recording, Source
+from kvdoctor.segment import chosen, restarts
+from kvdoctor.timeline import Timeline
+
+TTFT_P95, ITL_P95 = 2.0, 0.05
+"""Objectives where the operator states none, in seconds (rule 1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One engine with its case and its judgement."""
+
+    case: Case
+    judgement: Judgement
+    restarts: int
+
+
+def objective(facts: dict[str, str]) -> Objective:
+    """Return the stated objectives, the defaults where none is stated."""
+    ttft, itl = facts.get("slo_ttft"), facts.get("slo_itl")
+    return Objective(float(ttft or TTFT_P95), float(itl or ITL_P95), stated=bool(ttft or itl))
+
+
+def _timeline(source: Source, engine: Engine) -> Timeline | None:
+    """Take the newest stretch without a restart; a single reading stands for the engine's life."""
+    part = chosen(source, engine)
+    if part is None:
+        return None
+    return Timeline(source, engine, part.first if part.last > part.first else -1, part.last)
+
+
+def judge_source(source: Source, engine: Engine, facts: dict[str, str]) -> Judged | None:
+    """Judge one engine; None for a source that was never read."""
+    timeline = _timeline(source, engine)
+    if timeline is None:
+        return None
+    known = machine(facts, timeline.label(m.CACHE_CONFIG, "cache_dtype"))
+    case = build_case(timeline, known, objective(facts), facts)
+    findings = tuple(finding for cause in CAUSES for finding in cause(case))
+    return Judged(case, judge(case, findings, facts.get("slow")), len(restarts(source, engine)))
+
+
+def _role(case: Case) -> str | None:
+    """Tell the two sides of a disaggregated pair: one gives single tokens, the other computes no prompt."""
+    t = case.traffic
+    computed, prompts = case.timeline.total(m.PROMPT_COMPUTED), case.timeline.total(m.PROMPT_TOKENS)
+    external = case.timeline.total(m.PROMPT_EXTERNAL)
+    if external and prompts and external > 0.5 * prompts and case.timeline.has(m.TRANSFER_SECONDS):
+        return "decode"
+    outputs = case.timeline.lifetime(m.OUTPUT_LENGTH)
+    single = outputs is not None and outputs.mean is not None and outputs.mean <= 1.0
+    if (
+        single
+        and computed
+        and case.timeline.has(m.KV_FETCH_IN_PROGRESS)
+        and t.itl is not None
+        and not t.itl.count
+    ):
+        return "prefill"
+    return None
+
+
+def target_info(case: Case) -> TargetInfo:
+    """Describe one engine as far as its own text tells."""
+    source, engine = case.timeline.source, case.timeline.engine
+    version = source.texts.get("version") or version_range(engine, (c.name for c in source.columns))
+    models = case.timeline.models()
+    pool = case.timeline.label(m.CACHE_CONFIG, "kv_cache_memory_bytes")
+    return TargetInfo(
+        engine=engine.name,
+        version=version,
+        model=", ".join(models) or None,
+        role=source.role or _role(case),
+        url=source.name,
+        ranks=case.timeline.ranks,
+        gpus=(case.facts["gpu"],) if "gpu" in case.facts else (),
+        memory=Memory(pool=float(pool) if pool and pool.replace(".", "", 1).isdigit() else None),
+        uptime_seconds=overview.uptime(case),
+    )
+
+
+def _window(judged: Judged, recording: Recording) -> Window:
+    t, line = judged.case.traffic, judged.case.timeline
+    start = line.source.wall + (line.source.at[max(0, line.first)] if line.source.at else 0.0)
+    return Window(
+        start=start,
+        seconds=0.0 if t.lifetime else t.seconds,
+        requests=t.first_tokens,
+        finished=t.finished,
+        restarts=judged.restarts,
+        scrapes=len(line.readings),
+        lifetime=t.lifetime,
+        generated_tokens=t.generated,
+        prompt_tokens=t.prompt_tokens,
+    )
+
+
+def _weight(judged: Judged) -> tuple[int, float]:
+    """Order engines by how much there is to answer for: a bound first, then seconds spent by requests."""
+    rank = {State.BOUND: 3, State.STALLED: 2, State.INSUFFICIENT: 1, State.HEALTHY: 1, State.IDLE: 0}
+    return rank[judged.judgement.state], judged.case.currency * judged.case.traffic.first_tokens
+
+
+def _contributing(judgement: Judgement) -> tuple[tuple[Bound, str | None], ...]:
+    """Other likely causes that cost something, costliest first."""
+    chosen_one = judgement.finding
+    if chosen_one is None:
+        return ()
+    others = [
+        f
+        for f in judgement.findings
+        if f.verdict is Verdict.LIKELY and (f.bound, f.subclass) != (chosen_one.bound, chosen_one.subclass)
+    ]
+    return tuple((f.bound, f.subclass) for f in sorted(others, key=lambda f: -f.share_seconds))
+
+
+def _by_metric(judgement: Judgement) -> tuple[dict[str, str], dict[str, str | None]]:
+    names: dict[str, str] = {}
+    subclasses: dict[str, str | None] = {}
+    for metric, named in judgement.by_metric.items():
+        found = isinstance(named, Finding)
+        names[metric.value] = named.bound.value if isinstance(named, Finding) else named.value
+        subclasses[metric.value] = named.subclass if isinstance(named, Finding) and found else None
+    return names, subclasses
+
+
+def _paced_by(judgement: Judgement) -> str | None:
+    """What sets the pace even where all is well: the named bound, else bandwidth when its reads fill the step."""
+    if judgement.finding is not None:
+        return judgement.finding.bound.value
+    reads = any(f.verdict is Verdict.LIKELY and f.bound is Bound.BANDWIDTH for f in judgement.findings)
+    return Bound.BANDWIDTH.value if reads else None
+
+
+_RANK = {Verdict.LIKELY: 0, Verdict.POSSIBLE: 1, Verdict.RULED_OUT: 2, Verdict.NO_DATA: 3}
+
+
+def _ranked(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Likely first, by cost; equal ones stay in the order of triage."""
+    return tuple(sorted(findings, key=lambda f: (_RANK[f.verdict], -f.share_seconds)))
+
+
+def _nothing(recording: Recording) -> Diagnosis:
+    """The answer to a recording without any engine in it."""
+    gap = Gap(
+        "engine", "no engine that is known here was recognised in what was read", "check the URL or the file"
+    )
+    return Diagnosis(
+        kvdoctor=__version__,
+        targets=(),
+        window=Window(recording.wall, 0.0, 0.0, 0.0),
+        objective=objective(recording.facts),
+        state=State.INSUFFICIENT,
+        primary=None,
+        subclass=None,
+        primary_by_metric={metric.value: State.INSUFFICIENT.value for metric in Metric},
+        subclass_by_metric={metric.value: None for metric in Metric},
+        paced_by=None,
+        contributing=(),
+        confidence=Confidence.LOW,
+        confidence_reasons=("nothing that an engine exports was read",),
+        summary="I can't tell: no engine was recognised in what was read.",
+        sentences={},
+        next_measurement="Point kvdoctor at the engine's own /metrics.",
+        quantiles={},
+        ledgers={},
+        findings=(),
+        gaps=(*recording.gaps, gap),
+        cost=recording.cost,
+    )
+
+
+def _notes(main: Judged, others: list[Judged]) -> tuple[str, ...]:
+    """One line for each other engine in the recording."""
+    lines = []
+    for judged in others:
+        finding, info = judged.judgement.finding, target_info(judged.case)
+        what = story.bound_name(finding.bound, finding.subclass) if finding else judged.judgement.state.value
+        lines.append(f"{info.role or info.engine} at {info.url}: {what}")
+    role = target_info(main.case).role
+    if role == "decode":
+        lines.append(
+            "This is the decode side of a pair: its TTFT is not the user's, who also waits for prefill."
+        )
+    if role == "prefill":
+        lines.append("This is the prefill side of a pair: it has no ITL.")
+    return tuple(lines)
+
+
+def diagnose(recording: Recording) -> Diagnosis:
+    """Judge every engine of a recording. The same recording gives the same Diagnosis."""
+    judged = []
+    for source in recording.sources:
+        engine = recognise(column.name for column in source.columns)
+        found = judge_source(source, engine, recording.facts) if engine is not None else None
+        if found is not None:
+            judged.append(found)
+    if not judged:
+        return _nothing(recording)
+    main = max(judged, key=_weight)
+    return _assemble(main, [j for j in judged if j is not main], recording)
+
+
+def _assemble(main: Judged, others: list[Judged], recording: Recording) -> Diagnosis:
+    case, judgement = main.case, main.judgement
+    level, reasons = confidence(case, judgement, main.restarts)
+    names, subclasses = _by_metric(judgement)
+    ledgers: dict[str, Ledger] = {led.metric.value: led for led in (case.ttft, case.itl) if led is not None}
+    finding = judgement.finding
+    return Diagnosis(
+        kvdoctor=recording.kvdoctor,
+        targets=tuple(target_info(j.case) for j in (main, *others)),
+        window=_window(main, recording),
+        objective=case.objective,
+        state=judgement.state,
+        primary=finding.bound if finding else None,
+        subclass=finding.subclass if finding else None,
+        primary_by_metric=names,
+        subclass_by_metric=subclasses,
+        paced_by=_paced_by(judgement),
+        contributing=_contributing(judgement),
+        confidence=level,
+        confidence_reasons=reasons,
+        summary=story.summary(case, judgement, level),
+        sentences={metric.value: story.metric_sentence(case, judgement, metric) for metric in Metric},
+        next_measurement=story.next_measurement(case, judgement),
+        quantiles=overview.quantiles(case),
+        ledgers=ledgers,
+        findings=_ranked(judgement.findings),
+        gaps=(*recording.gaps, *case.machine.gaps),
+        cost=recording.cost,
+        header=overview.header(case),
+        charts=overview.charts(case),
+        roofline=overview.roofline_point(case),
+        sums=overview.sums(case),
+        notes=_notes(main, others),
+    )

@@ -1,0 +1,196 @@
+"""From findings to one answer: healthy, idle, stalled, not to be told, or the bound that costs most."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from kvdoctor.case import Case
+from kvdoctor.histogram import Histogram
+from kvdoctor.ledger import KV_LOAD, QUEUE
+from kvdoctor.model import Bound, Finding, Metric, State, Verdict
+
+WAITS = 0.05
+"""Share of a request's seconds in waits and stalls, from which a service is not healthy (rule 3)."""
+AVOIDABLE = 0.10
+"""Share of a request's seconds in prefill that is known to be avoidable, likewise (rule 3)..."""
+AVOIDABLE_SECONDS = 0.05
+"""...unless it is fewer seconds than this."""
+TAIL = 3.0
+"""ITL p99 over p50 from which there is a tail (rule 3), judged on the bounds of their buckets."""
+NAMED = 0.15
+"""Share of a metric that a cause must explain to be named for it: the rest would be a bigger riddle."""
+ROOT = 0.5
+"""Share of the prefill that a lost hit must explain to be named in its place."""
+PACES = 0.5
+"""Share of the time in prefill from which interference is prefill: no chunking would help."""
+STALLED_SECONDS = 10.0
+"""Window without any token from which pending work counts as stalled: a long prefill can take seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The answer, and the reasons for it that the report repeats."""
+
+    state: State
+    metric: Metric
+    """The latency in question."""
+    finding: Finding | None
+    by_metric: dict[Metric, Finding | State]
+    unhealthy: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+
+def interpolated(histogram: Histogram | None, q: float) -> float | None:
+    """Estimate a quantile inside its bucket, evenly spread; the low bound in the last bucket. None when empty."""
+    if histogram is None or histogram.count <= 0:
+        return None
+    rank, seen, low = q * histogram.count, 0.0, 0.0
+    for bound, count in zip(histogram.bounds, histogram.counts, strict=True):
+        if count and seen + count >= rank - 1e-9:
+            return low if math.isinf(bound) else low + (bound - low) * max(0.0, rank - seen) / count
+        seen += count
+        low = bound
+    return low
+
+
+def misses(case: Case) -> dict[Metric, float]:
+    """Return each metric's estimated p95 over its objective; a metric without observations is left out."""
+    pairs = (
+        (Metric.TTFT, case.traffic.ttft, case.objective.ttft_p95),
+        (Metric.ITL, case.traffic.itl, case.objective.itl_p95),
+    )
+    estimates = ((metric, interpolated(histogram, 0.95), goal) for metric, histogram, goal in pairs)
+    return {metric: estimate / goal for metric, estimate, goal in estimates if estimate is not None}
+
+
+def metric_in_question(case: Case, slow: str | None) -> Metric:
+    """The one asked for, else the one worst against its objective, else the larger in seconds of a request."""
+    if slow:
+        return Metric(slow)
+    ratios = misses(case)
+    if ratios and max(ratios.values()) > 1:
+        return max(ratios, key=lambda metric: ratios[metric])
+    first = case.ttft.seconds if case.ttft else 0.0
+    return Metric.TTFT if first >= case.currency - first else Metric.ITL
+
+
+def tail(histogram: Histogram | None) -> bool:
+    """Say whether p99 certainly exceeds three times p50, whatever their places inside their buckets."""
+    if histogram is None:
+        return False
+    middle, high = histogram.quantile(0.5), histogram.quantile(0.99)
+    return middle is not None and high is not None and high.low >= TAIL * middle.high
+
+
+def unhealthy(case: Case, findings: tuple[Finding, ...]) -> tuple[str, ...]:
+    """List what speaks against a clean bill of health; empty when nothing does."""
+    reasons = [
+        f"{metric.value.upper()} p95 misses its objective" for metric, r in misses(case).items() if r > 1
+    ]
+    waits = case.stall
+    if case.ttft is not None:
+        waits += case.ttft.part(QUEUE) + case.ttft.part(KV_LOAD)
+    if case.share(waits) >= WAITS:
+        reasons.append(f"waits and stalls take {100 * case.share(waits):.0f}% of a request")
+    lost = sum(f.share_seconds for f in findings if f.bound is Bound.HIT_RATE and f.verdict is Verdict.LIKELY)
+    if case.share(lost) >= AVOIDABLE and lost >= AVOIDABLE_SECONDS:
+        reasons.append(f"avoidable prefill takes {100 * case.share(lost):.0f}% of a request")
+    if tail(case.traffic.itl):
+        reasons.append("ITL has a tail: p99 is over three times p50")
+    return tuple(reasons)
+
+
+def _whole(case: Case, metric: Metric) -> float:
+    """Seconds of a request that a metric stands for."""
+    if metric is Metric.TTFT:
+        return case.ttft.seconds if case.ttft else 0.0
+    return case.itl.seconds * (case.gaps or 1.0) if case.itl else 0.0
+
+
+def _root(named: Finding, candidates: list[Finding]) -> Finding:
+    """Put a lost hit in place of the prefill that it causes."""
+    if (named.bound, named.subclass) != (Bound.COMPUTE, "prefill"):
+        return named
+    lost = [f for f in candidates if f.bound is Bound.HIT_RATE or f.subclass == "prefix_eviction"]
+    best = max(lost, key=lambda f: f.share_seconds, default=None)
+    if best is not None and best.share_seconds >= ROOT * named.share_seconds:
+        return best
+    return named
+
+
+def name_bound(case: Case, metric: Metric, findings: tuple[Finding, ...]) -> Finding | None:
+    """Return the likely finding that costs this metric most, None when none explains enough of it."""
+    candidates = [f for f in findings if f.verdict is Verdict.LIKELY and f.metric is metric]
+    best = max(candidates, key=lambda f: f.share_seconds, default=None)
+    if best is None or best.share_seconds < NAMED * _whole(case, metric):
+        return None
+    return _root(best, candidates)
+
+
+def _same_bound(case: Case, named: Finding, findings: tuple[Finding, ...]) -> Finding:
+    """Choose the subclass of the overall answer: the costliest of that bound, whichever latency it costs."""
+    likely = [f for f in findings if f.verdict is Verdict.LIKELY and f.bound is named.bound]
+    prefill = next((f for f in likely if f.subclass == "prefill"), None)
+    if named.subclass == "interference":
+        fills = (case.traffic.prefill_share or 0.0) >= PACES
+        return (
+            _root(prefill, [f for f in findings if f.verdict is Verdict.LIKELY])
+            if prefill and fills
+            else named
+        )
+    if named.bound is Bound.CAPACITY:
+        return max(likely, key=lambda f: f.share_seconds)
+    return named
+
+
+def _quiet(case: Case) -> State | None:
+    """Name the state of an engine that gave no token in the window; None when it gave some."""
+    t = case.traffic
+    if t.first_tokens or t.generated or (t.itl is not None and t.itl.count):
+        return None
+    if t.running is None or t.waiting is None:
+        return State.INSUFFICIENT
+    if t.running.peak == 0 and t.waiting.peak == 0:
+        return State.IDLE
+    pending = min(t.running.low + t.waiting.low, t.running.last + t.waiting.last)
+    return State.STALLED if pending > 0 and t.seconds >= STALLED_SECONDS else State.INSUFFICIENT
+
+
+def _downgraded(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """A lifetime figure never names a cause of now: likely becomes possible."""
+    return tuple(replace(f, verdict=Verdict.POSSIBLE) if f.verdict is Verdict.LIKELY else f for f in findings)
+
+
+def judge(case: Case, findings: tuple[Finding, ...], slow: str | None = None) -> Judgement:
+    """Weigh the findings of one engine in one window."""
+    metric = metric_in_question(case, slow)
+    quiet = _quiet(case)
+    if case.traffic.lifetime:
+        whole = State.IDLE if quiet is State.IDLE and not case.traffic.finished else State.INSUFFICIENT
+        return Judgement(whole, metric, None, dict.fromkeys(Metric, whole), (), _downgraded(findings))
+    if quiet is not None:
+        return Judgement(quiet, metric, None, dict.fromkeys(Metric, quiet), (), findings)
+    reasons = unhealthy(case, findings)
+    by_metric: dict[Metric, Finding | State] = {}
+    for each in Metric:
+        by_metric[each] = name_bound(case, each, findings) or _nameless(case, each, reasons)
+    if not reasons:
+        by_metric = {each: _nameless(case, each, reasons) for each in Metric}
+        return Judgement(State.HEALTHY, metric, None, by_metric, (), findings)
+    other = Metric.ITL if metric is Metric.TTFT else Metric.TTFT
+    for each in (metric, other):
+        named = by_metric[each]
+        if isinstance(named, Finding):
+            chosen = _same_bound(case, named, findings)
+            return Judgement(State.BOUND, each, chosen, by_metric, reasons, findings)
+    return Judgement(State.INSUFFICIENT, metric, None, by_metric, reasons, findings)
+
+
+def _nameless(case: Case, metric: Metric, reasons: tuple[str, ...]) -> State:
+    """The state of a metric for which no bound is named."""
+    ratio = misses(case).get(metric)
+    if ratio is None:
+        return State.INSUFFICIENT
+    tailed = metric is Metric.ITL and tail(case.traffic.itl)
+    return State.HEALTHY if ratio <= 1 and not tailed else State.INSUFFICIENT

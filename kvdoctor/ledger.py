@@ -1,0 +1,197 @@
+"""Where the milliseconds go: the mean TTFT and the mean ITL of a window, split into parts that sum to them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from kvdoctor.machine import Machine
+from kvdoctor.model import Basis, Ledger, Metric, Part
+from kvdoctor.traffic import Traffic
+
+FRONTEND, QUEUE, KV_WAIT, KV_LOAD = "frontend", "queue", "kv_wait", "kv_load"
+PREFILL, AVOIDABLE, FIRST_STEP = "prefill", "prefill_avoidable", "first_step"
+STEP_UNDER_WAY, UNEXPLAINED = "step_under_way", "unexplained"
+WEIGHTS, KV_READS, COMPUTE, IN_STEP, STALL = (
+    "weights",
+    "kv_reads",
+    "compute",
+    "prefill_in_step",
+    "preemption_stall",
+)
+SHORT_REQUESTS = 0.1
+"""Mean end-to-end time over window below which the residual of TTFT is the front end's and not the cohort's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """One estimate of a part, with its basis."""
+
+    seconds: float
+    basis: Basis
+    note: str = ""
+
+
+def queue_wait(traffic: Traffic) -> Wait | None:
+    """Mean time from queued to first scheduled, by the histogram where its cohort fits, else by Little's law.
+
+    Preempted requests wait again, so with preemptions Little's figure is only an upper bound.
+    """
+    little = traffic.little_queue
+    if traffic.cohort and traffic.queue is not None and traffic.queue.mean is not None:
+        return Wait(traffic.queue.mean, Basis.MEASURED, "queue histogram")
+    if little is None:
+        return None
+    if traffic.preemptions == 0:
+        return Wait(little, Basis.MEASURED, "mean waiting over the rate of first tokens")
+    finished = traffic.queue.mean if traffic.queue is not None else None
+    return Wait(min(little, finished or little), Basis.UPPER_BOUND, "waits after a preemption included")
+
+
+def kv_wait(traffic: Traffic, queue: float, transfer_seconds: float | None) -> float:
+    """Seconds a request waits for its KV, inside its queue time: deferred by Little, or the transfers' own."""
+    deferred = 0.0
+    if traffic.deferred is not None and traffic.first_tokens and traffic.seconds > 0:
+        deferred = traffic.deferred.mean * traffic.seconds / traffic.first_tokens
+    return min(queue, max(deferred, transfer_seconds or 0.0))
+
+
+def _prefill_parts(traffic: Traffic, prefill: Wait, load: float) -> list[Part]:
+    """Split scheduled-to-first-token into KV load, prefill and the step that gives the first token."""
+    tail = traffic.tail
+    load = min(load, prefill.seconds)
+    step = min(tail.typical, prefill.seconds - load) if tail is not None else 0.0
+    rest = prefill.seconds - load - step
+    parts = [Part(KV_LOAD, load, Basis.UPPER_BOUND, note="loads may overlap")] if load else []
+    parts.append(Part(PREFILL, rest, prefill.basis, note=prefill.note))
+    if traffic.computed and traffic.first_tokens:
+        kept = min(1.0, (traffic.block_size or 1.0) * traffic.first_tokens / traffic.computed)
+        note = f"0 to {rest * (1 - kept):.3g} s: counters cannot tell what could have been reused"
+        parts.append(Part(AVOIDABLE, rest * (1 - kept), Basis.UPPER_BOUND, PREFILL, note))
+    if step:
+        parts.append(Part(FIRST_STEP, step, Basis.MODELLED, note="one steady decode step"))
+    return parts
+
+
+def _rest(traffic: Traffic, seconds: float) -> list[Part]:
+    """Name what is left of TTFT: the front end's where the cohorts are the same requests, else unexplained."""
+    e2e = traffic.e2e.mean if traffic.e2e is not None else None
+    short = e2e is not None and e2e < SHORT_REQUESTS * traffic.seconds
+    if not (traffic.cohort and (short or traffic.same_requests) and traffic.preemptions == 0):
+        return [Part(UNEXPLAINED, seconds, Basis.RESIDUAL, note="the histograms are of other requests")]
+    parts = [Part(FRONTEND, seconds, Basis.RESIDUAL, note="arrival to queued, and the way back")]
+    tail = traffic.tail
+    if tail is not None and traffic.itl is not None and traffic.itl.mean is not None:
+        wait = min(seconds, traffic.itl.mean)
+        parts.append(Part(STEP_UNDER_WAY, wait, Basis.UPPER_BOUND, FRONTEND, "arrives while a step runs"))
+    return parts
+
+
+def ttft_ledger(traffic: Traffic, *, load: float = 0.0, transfer: float | None = None) -> Ledger | None:
+    """Split the mean TTFT. `load` and `transfer` are seconds per request. None without a first token."""
+    if traffic.ttft is None or traffic.ttft.mean is None:
+        return None
+    whole, left = traffic.ttft.mean, traffic.ttft.mean
+    parts: list[Part] = []
+    queue = queue_wait(traffic)
+    if queue is not None:
+        seconds = min(queue.seconds, left)
+        parts.append(Part(QUEUE, seconds, queue.basis, note=queue.note))
+        left -= seconds
+        waited = kv_wait(traffic, seconds, transfer)
+        if waited:
+            parts.append(Part(KV_WAIT, waited, Basis.MEASURED, QUEUE, "inside the queue time"))
+    measured = traffic.cohort and traffic.prefill is not None and traffic.prefill.mean is not None
+    if measured and traffic.prefill is not None and traffic.prefill.mean is not None:
+        prefill = Wait(min(traffic.prefill.mean, left), Basis.MEASURED, "prefill histogram")
+    else:
+        prefill = Wait(
+            left, Basis.RESIDUAL, "what the queue leaves: no request finished in time to measure it"
+        )
+    parts += _prefill_parts(traffic, prefill, load)
+    left -= prefill.seconds
+    if left > 0:
+        parts += _rest(traffic, left)
+    return Ledger(Metric.TTFT, whole, traffic.ttft.count, _exact(parts, whole))
+
+
+def preemption_stall(traffic: Traffic) -> float:
+    """Seconds per output gap spent waiting after a preemption (rule 6).
+
+    (Integral of waiting - first queue times) / generated tokens, and no more than the ITL's tail holds.
+    """
+    tail, queue = traffic.tail, queue_wait(traffic)
+    if not traffic.preemptions or traffic.waiting is None or tail is None or traffic.itl is None:
+        return 0.0
+    if not traffic.generated or not traffic.seconds > 0 or not traffic.itl.count:
+        return 0.0
+    deferred = traffic.deferred.mean if traffic.deferred is not None else 0.0
+    waited = max(0.0, traffic.waiting.mean - deferred) * traffic.seconds
+    first = queue.seconds * traffic.first_tokens if queue and queue.basis is Basis.MEASURED else 0.0
+    return min(max(0.0, waited - first) / traffic.generated, tail.excess / traffic.itl.count)
+
+
+def itl_ledger(traffic: Traffic, machine: Machine, ranks: int = 1) -> Ledger | None:
+    """Split the mean ITL. Reads are modelled only where shape and ceiling are known. None without a gap."""
+    itl, tail = traffic.itl, traffic.tail
+    if itl is None or itl.mean is None or tail is None:
+        return None
+    stall = preemption_stall(traffic)
+    beside = min(max(0.0, tail.excess / itl.count - stall), _prefill_limit(traffic))
+    parts = []
+    if stall:
+        parts.append(Part(STALL, stall, Basis.MEASURED, note="waiting after preemptions over output tokens"))
+    if beside:
+        note = f"{tail.tail:.0f} gaps above {1000 * tail.limit:.3g} ms"
+        parts.append(Part(IN_STEP, beside, Basis.MEASURED, note=note))
+    steady = itl.mean - stall - beside
+    parts += _reads(traffic, machine, steady, ranks)
+    left = itl.mean - sum(p.seconds for p in parts)
+    known = machine.shape is not None and machine.bandwidth is not None
+    note = "" if known else "the steady decode step, not split: model or bandwidth unknown"
+    parts.append(Part(UNEXPLAINED, left, Basis.RESIDUAL, note=note))
+    return Ledger(Metric.ITL, itl.mean, itl.count, _exact(parts, itl.mean))
+
+
+def _prefill_limit(traffic: Traffic) -> float:
+    """Most seconds per gap that prefill can have taken: its own seconds, for each sequence in decode."""
+    if traffic.computed == 0:
+        return 0.0
+    if traffic.prefill is None or traffic.itl is None or not traffic.cohort:
+        return math.inf
+    return traffic.prefill.total * max(1.0, traffic.decode_batch or 1.0) / traffic.itl.count
+
+
+def _reads(traffic: Traffic, machine: Machine, steady: float, ranks: int) -> list[Part]:
+    """Weights and KV of a step over the ceiling, shrunk where they would exceed the step itself."""
+    batch, context = traffic.decode_batch, traffic.context
+    if batch is None or context is None or machine.bandwidth is None:
+        return []
+    batch = max(1.0, batch / ranks)
+    read = machine.step(batch, context)
+    floor = machine.step_seconds(batch, context)
+    if read is None or floor is None:
+        return []
+    weights, kv = read.weights / machine.bandwidth, (read.kv + read.state) / machine.bandwidth
+    shrink = min(1.0, steady / (weights + kv)) if weights + kv else 1.0
+    parts = [
+        Part(WEIGHTS, weights * shrink, Basis.MODELLED, note=machine.bandwidth_basis),
+        Part(KV_READS, kv * shrink, Basis.MODELLED, note=f"batch {batch:.3g}, context {context:.0f} tokens"),
+    ]
+    over = min(steady, floor) - (weights + kv) * shrink
+    if over > 0:
+        parts.append(Part(COMPUTE, over, Basis.MODELLED, note="FLOPs beyond the time of the reads"))
+    return parts
+
+
+def _exact(parts: list[Part], whole: float) -> tuple[Part, ...]:
+    """Drop empty parts, and let the last residual (else the largest part) take the rounding of the sum."""
+    kept = [p for p in parts if p.seconds > 0 or p.name == UNEXPLAINED]
+    top = [i for i, p in enumerate(kept) if p.parent is None]
+    if not top:
+        return tuple(kept)
+    taker = max(top, key=lambda i: (kept[i].basis is Basis.RESIDUAL, kept[i].seconds))
+    others = sum(kept[i].seconds for i in top if i != taker)
+    part = kept[taker]
+    kept[taker] = Part(part.name, whole - others, part.basis, part.parent, part.note)
+    return tuple(kept)

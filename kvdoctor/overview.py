@@ -1,0 +1,143 @@
+"""What a report shows beside the verdict: header, quantiles, charts, the three sums, the roofline point."""
+
+from __future__ import annotations
+
+import itertools
+
+from kvdoctor import metrics as m
+from kvdoctor.case import Case
+from kvdoctor.causes.bandwidth import read_range, steady_step
+from kvdoctor.causes.common import seconds_per_computed_token
+from kvdoctor.histogram import Histogram
+from kvdoctor.judge import interpolated
+from kvdoctor.metrics import Quantity
+from kvdoctor.model import Chart, Headline, Quantile, RooflinePoint, Sums
+
+QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
+MAX_POINTS = 240
+"""Points a line of a chart keeps: more cannot be told apart in print."""
+
+
+def quantiles(case: Case) -> dict[str, dict[str, Quantile]]:
+    """Return p50, p95 and p99 of TTFT and ITL as the bounds of their buckets."""
+    out: dict[str, dict[str, Quantile]] = {}
+    for name, histogram in (("ttft", case.traffic.ttft), ("itl", case.traffic.itl)):
+        found = {key: histogram.quantile(q) for key, q in QUANTILES} if histogram is not None else {}
+        out[name] = {key: bounds for key, bounds in found.items() if bounds is not None}
+    return out
+
+
+def _rate(value: float | None, seconds: float | None) -> float | None:
+    return value / seconds if value is not None and seconds and seconds > 0 else None
+
+
+def uptime(case: Case) -> float | None:
+    """Seconds since the process behind the endpoint started; None when it does not say, or says nonsense."""
+    start = case.timeline.gauge(m.PROCESS_START)
+    source = case.timeline.source
+    if start is None or not source.wall or not source.at:
+        return None
+    age = source.wall + source.at[case.timeline.last] - start.last
+    return age if age > 0 else None
+
+
+def header(case: Case) -> tuple[Headline, ...]:
+    """Return rates and latencies, now against since the start."""
+    t, age = case.traffic, uptime(case)
+    whole = case.timeline.lifetime(m.TTFT)
+    lines = [
+        Headline(
+            "requests", "/s", _rate(t.first_tokens, t.seconds), _rate(whole.count if whole else None, age)
+        ),
+        Headline(
+            "output tokens", "/s", _rate(t.generated, t.seconds), _rate(case.timeline.total(m.GENERATED), age)
+        ),
+        Headline("prefix cache hit rate", "ratio", t.hit_rate, _life_rate(case)),
+    ]
+    for name, now, quantity in (("TTFT", t.ttft, m.TTFT), ("ITL", t.itl, m.ITL)):
+        life = case.timeline.lifetime(quantity)
+        lines.append(Headline(f"{name} mean", "seconds", _mean(now), _mean(life)))
+        lines += [
+            Headline(f"{name} {key}, about", "seconds", interpolated(now, q), interpolated(life, q))
+            for key, q in QUANTILES
+        ]
+    return tuple(lines)
+
+
+def _mean(histogram: Histogram | None) -> float | None:
+    return histogram.mean if histogram is not None else None
+
+
+def _life_rate(case: Case) -> float | None:
+    hits, queries = case.timeline.total(m.PREFIX_HITS), case.timeline.total(m.PREFIX_QUERIES)
+    return hits / queries if hits is not None and queries else None
+
+
+def _thin(points: list[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    step = max(1, -(-len(points) // MAX_POINTS))
+    return tuple(points[::step])
+
+
+def _line(
+    name: str, points: list[tuple[float, float]]
+) -> tuple[tuple[str, tuple[tuple[float, float], ...]], ...]:
+    return ((name, _thin(points)),) if len(points) > 1 else ()
+
+
+def _means(case: Case, quantity: Quantity) -> list[tuple[float, float]]:
+    """Mean of a histogram between neighbouring readings, where anything was observed."""
+    sums, counts = (
+        case.timeline.sample_series(quantity, "sum"),
+        case.timeline.sample_series(quantity, "count"),
+    )
+    pairs = zip(itertools.pairwise(sums), itertools.pairwise(counts), strict=False)
+    return [(b[0], (b[1] - a[1]) / (d[1] - c[1])) for (a, b), (c, d) in pairs if d[1] > c[1]]
+
+
+def _hit_rates(case: Case) -> list[tuple[float, float]]:
+    hits, queries = case.timeline.series(m.PREFIX_HITS), case.timeline.series(m.PREFIX_QUERIES)
+    pairs = zip(itertools.pairwise(hits), itertools.pairwise(queries), strict=False)
+    return [(b[0], (b[1] - a[1]) / (d[1] - c[1])) for (a, b), (c, d) in pairs if d[1] > c[1]]
+
+
+def charts(case: Case) -> tuple[Chart, ...]:
+    """Return the key signals over time; a signal that was not seen is left out."""
+    line = case.timeline
+    requests = _line("running", line.series(m.RUNNING)) + _line("waiting", line.series(m.WAITING))
+    tokens = _line("output", line.rates(m.GENERATED)) + _line(
+        "prompt, computed", line.rates(m.PROMPT_COMPUTED)
+    )
+    found = (
+        Chart("Requests", "requests", requests),
+        Chart("KV cache usage", "ratio", _line("pinned by requests", line.series(m.KV_CACHE_USAGE))),
+        Chart("TTFT, mean of each interval", "seconds", _line("TTFT", _means(case, m.TTFT))),
+        Chart("ITL, mean of each interval", "seconds", _line("ITL", _means(case, m.ITL))),
+        Chart("Tokens", "tokens/s", tokens),
+        Chart("Prefix cache hit rate", "ratio", _line("hit rate", _hit_rates(case))),
+    )
+    return tuple(c for c in found if c.lines)
+
+
+def sums(case: Case) -> Sums:
+    """Set side by side what hits save, what decode reads all the same, and what far hits cost."""
+    t, per_token = case.traffic, seconds_per_computed_token(case)
+    found = (t.hits or 0.0) + (t.external_hits or 0.0)
+    saved = per_token * found / t.first_tokens if per_token and t.first_tokens else None
+    reads = read_range(case)
+    load = None
+    if case.ttft is not None:
+        load = case.ttft.part("kv_wait") + case.ttft.part("kv_load")
+    note = "A hit saves the computing of K and V once; each decode step still reads them, and a far hit must first be loaded."
+    return Sums(saved, reads[3] if reads else None, load, note)
+
+
+def roofline_point(case: Case) -> RooflinePoint | None:
+    """Return where the steady step stands under the ceiling; None where shape or ceiling is unknown."""
+    step, reads, ceiling = steady_step(case), read_range(case), case.machine.bandwidth
+    batch, context = case.traffic.decode_batch, case.traffic.context
+    if not step or reads is None or ceiling is None or batch is None or context is None:
+        return None
+    batch = max(1.0, batch / len(case.timeline.ranks))
+    floor = case.machine.step_seconds(batch, context) or 0.0
+    low, high = (reads[0] + reads[2]) / step, (reads[1] + reads[3]) / step
+    return RooflinePoint(ceiling, case.machine.bandwidth_basis, low, high, step, floor, batch, context)

@@ -1,0 +1,121 @@
+"""The sentences of a report: the verdict in one line, one line a metric, and the one measurement to make next."""
+
+from __future__ import annotations
+
+from kvdoctor.case import Case
+from kvdoctor.judge import Judgement
+from kvdoctor.ledger import FIRST_STEP
+from kvdoctor.model import FAMILY, Bound, Confidence, Finding, Ledger, Metric, Part, State, Verdict
+from kvdoctor.units import count, duration, percent
+
+PART_NAMES = {
+    "frontend": "the front end",
+    "queue": "the queue",
+    "kv_wait": "waiting for KV",
+    "kv_load": "loading KV",
+    "prefill": "prefill",
+    "prefill_avoidable": "prefill that reuse might have saved",
+    FIRST_STEP: "the first decode step",
+    "step_under_way": "waiting for the step under way",
+    "weights": "reading the weights",
+    "kv_reads": "reading the KV",
+    "compute": "computing",
+    "prefill_in_step": "prefill of others inside the steps",
+    "preemption_stall": "stalls after preemption",
+    "unexplained": "not explained",
+}
+OPEN = 0.25
+"""Share of the named cause's seconds from which another possible cause is worth a measurement."""
+STEADY = "the decode step itself, not split"
+
+
+def part_name(part: Part, ledger: Ledger) -> str:
+    """Write a part's name for people."""
+    if part.name == "unexplained" and ledger.metric is Metric.ITL and "not split" in part.note:
+        return STEADY
+    return PART_NAMES.get(part.name, part.name)
+
+
+def _largest(ledger: Ledger) -> str:
+    part = max(ledger.top(), key=lambda p: p.seconds)
+    return f"{percent(part.seconds / ledger.seconds)} is {part_name(part, ledger)}"
+
+
+def metric_sentence(case: Case, judgement: Judgement, metric: Metric) -> str:
+    """Say how long a latency is, what most of it is, and what bounds it."""
+    ledger = case.ttft if metric is Metric.TTFT else case.itl
+    name = metric.value.upper()
+    if ledger is None:
+        return f"{name}: nothing was observed."
+    start = f"{name} {duration(ledger.seconds)} in the mean: {_largest(ledger)}"
+    named = judgement.by_metric[metric]
+    if isinstance(named, Finding):
+        return f"{start}; {bound_name(named.bound, named.subclass)} costs it most."
+    if named is State.HEALTHY:
+        return f"{start}; the objective is met."
+    return f"{start}; no cause explains enough of it to be named."
+
+
+def bound_name(bound: Bound, subclass: str | None) -> str:
+    """Write a bound and its subclass: `capacity (preemption)`."""
+    return f"{bound.value} ({subclass})" if subclass else bound.value
+
+
+def summary(case: Case, judgement: Judgement, level: Confidence) -> str:
+    """The answer in a sentence or two."""
+    state = judgement.state
+    window = duration(case.traffic.seconds)
+    if case.traffic.lifetime:
+        return "One reading only: sums since the engine started can rule causes out, not name the one of now."
+    if state is State.IDLE:
+        return f"Idle: nothing ran, nothing waited and no token came in {window}."
+    if state is State.STALLED:
+        return f"Stalled: requests are pending and no token came in {window}."
+    if state is State.HEALTHY:
+        ceiling = "" if case.machine.bandwidth is not None else " Bandwidth was not judged."
+        return f"Healthy: objectives met, nobody waits to speak of, no ITL tail.{ceiling}"
+    if judgement.finding is None:
+        why = "; ".join(judgement.unhealthy) or "too little was observed"
+        return f"I can't tell: {why}, and no cause explains enough of it."
+    finding = judgement.finding
+    share = percent(case.share(finding.share_seconds))
+    name = bound_name(finding.bound, finding.subclass)
+    family = FAMILY[finding.bound]
+    title = f"Bound by {name}" + (
+        f", family {family}" if family not in (finding.bound.value, "other") else ""
+    )
+    return f"{title}: {finding.argument} It explains {share} of a request's time ({level.value} confidence)."
+
+
+def next_measurement(case: Case, judgement: Judgement) -> str:
+    """The one thing to measure or to tell that would decide most of what is open."""
+    if case.traffic.lifetime:
+        return (
+            "Take a second reading some 30 s later under load (kvdoctor record), so that rates can be told."
+        )
+    if judgement.state is State.IDLE:
+        return "Run again while the service is under its usual load."
+    if judgement.state is State.STALLED:
+        return "Look at the engine's stacks (py-spy dump --nonblocking --pid N) and its log."
+    if case.traffic.first_tokens < 20 and not case.traffic.generated:
+        return "Run again with a longer --seconds, so that 20 or more requests fall into the window."
+    for finding in _open(judgement):
+        for gap in finding.gaps:
+            if gap.cure and finding.share_seconds >= OPEN * (judgement.finding or finding).share_seconds:
+                return f"{finding.bound.value}: {gap.cure}."
+    if case.machine.shape is None or case.machine.bandwidth is None:
+        return "bandwidth: give --model CONFIG.json and --gpu NAME, so that steps are held against a ceiling."
+    return "Nothing more is needed; run again after the change and compare (kvdoctor diff)."
+
+
+def _open(judgement: Judgement) -> list[Finding]:
+    """The named finding first, then what is possible, by cost."""
+    possible = [f for f in judgement.findings if f.verdict is Verdict.POSSIBLE]
+    ranked = sorted(possible, key=lambda f: -f.share_seconds)
+    return ([judgement.finding] if judgement.finding else []) + ranked
+
+
+def window_note(case: Case) -> str:
+    """Say how many requests and tokens the window holds."""
+    t = case.traffic
+    return f"{count(t.first_tokens)} first tokens, {count(t.generated)} output tokens"

@@ -1,0 +1,177 @@
+"""What went through one engine in a window: requests, tokens, waits, and whether its histograms may be mixed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from kvdoctor import metrics as m
+from kvdoctor.histogram import Histogram, Split, split_tail
+from kvdoctor.metrics import Quantity
+from kvdoctor.timeline import Gauge, Timeline
+
+COHORT_REQUESTS = 20
+"""Finished requests from which the at-the-end histograms speak for the window (rule 4 of the ledger)."""
+COHORT_SHARE = 0.5
+"""Mean end-to-end time over window length, above which those histograms describe older requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Differences over the window, ranks together. Means are None where nothing was counted."""
+
+    seconds: float
+    first_tokens: float
+    finished: float
+    generated: float
+    prompt_tokens: float
+    computed: float | None
+    queries: float | None
+    hits: float | None
+    external_hits: float | None
+    external_delivered: float | None
+    preemptions: float
+    running: Gauge | None
+    waiting: Gauge | None
+    deferred: Gauge | None
+    usage: Gauge | None
+    ttft: Histogram | None
+    itl: Histogram | None
+    queue: Histogram | None
+    prefill: Histogram | None
+    e2e: Histogram | None
+    steps: Histogram | None
+    pool_tokens: float | None
+    block_size: float | None
+    lifetime: bool
+
+    @property
+    def cohort(self) -> bool:
+        """Say whether queue, prefill and decode histograms describe the requests whose TTFT is counted."""
+        if self.lifetime:
+            return self.finished > 0
+        if self.finished >= COHORT_REQUESTS and self.e2e is not None and self.e2e.mean is not None:
+            return self.e2e.mean < COHORT_SHARE * self.seconds
+        return self.same_requests
+
+    @property
+    def same_requests(self) -> bool:
+        """Say whether the requests that finished are exactly those that began: the engine was empty at both ends."""
+        ends = (self.running, self.waiting)
+        empty = all(g is not None and g.first == g.last == 0 for g in ends)
+        return empty and self.finished == self.first_tokens > 0
+
+    @property
+    def outputs_per_request(self) -> float | None:
+        """Mean output tokens of a request: generated over begun, which agree while the load is steady."""
+        return self.generated / self.first_tokens if self.first_tokens else None
+
+    @property
+    def gaps_per_request(self) -> float:
+        """Mean number of output gaps of a request; 0 where nothing decodes."""
+        if self.itl is None or not self.first_tokens:
+            return 0.0
+        return self.itl.count / self.first_tokens
+
+    @property
+    def prompt_per_request(self) -> float | None:
+        """Mean prompt tokens of a request, cached ones included."""
+        return self.prompt_tokens / self.first_tokens if self.first_tokens else None
+
+    @property
+    def context(self) -> float | None:
+        """Mean live context of a decoding sequence: its prompt and half of its output."""
+        if self.prompt_per_request is None or self.outputs_per_request is None:
+            return None
+        return self.prompt_per_request + self.outputs_per_request / 2
+
+    @property
+    def decode_batch(self) -> float | None:
+        """Mean number of sequences in decode, by Little's law: output gaps per second x mean gap."""
+        if self.itl is None or not self.itl.count or not self.seconds > 0:
+            return None
+        return self.itl.total / self.seconds
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Hit tokens over queried tokens in the window; None over nothing, which is not 0%."""
+        if not self.queries or self.hits is None:
+            return None
+        return self.hits / self.queries
+
+    @property
+    def little_queue(self) -> float | None:
+        """Mean wait by Little's law: mean waiting over the rate of first tokens. Preempted ones count again."""
+        if self.waiting is None or not self.first_tokens or not self.seconds > 0:
+            return None
+        return self.waiting.mean * self.seconds / self.first_tokens
+
+    @property
+    def tail(self) -> Split | None:
+        """The ITL histogram cut at twice its mode."""
+        return split_tail(self.itl) if self.itl is not None else None
+
+    @property
+    def prefill_share(self) -> float | None:
+        """Share of the time that decoding sequences spent beside prefill, at most.
+
+        The smaller of two upper bounds: the ITL's excess over its steady part, and the prefill seconds of
+        all requests (which overlap) over the window. None without either.
+        """
+        bounds = []
+        if self.tail is not None and self.itl is not None and self.itl.total > 0:
+            bounds.append(self.tail.excess / self.itl.total)
+        if self.prefill is not None and self.seconds > 0:
+            bounds.append(self.prefill.total / self.seconds)
+        return min(1.0, *bounds) if bounds else None
+
+
+def _delta(timeline: Timeline, quantity: Quantity) -> float:
+    return timeline.delta(quantity) or 0.0
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None
+
+
+def pool_tokens(timeline: Timeline) -> float | None:
+    """Tokens that the KV pool of one rank holds; the engine's own figure, else blocks x block size."""
+    stated = _number(timeline.label(m.CACHE_CONFIG, "kv_cache_size_tokens"))
+    blocks = _number(timeline.label(m.CACHE_CONFIG, "num_gpu_blocks"))
+    size = _number(timeline.label(m.CACHE_CONFIG, "block_size"))
+    return stated or (blocks * size if blocks and size else None)
+
+
+def traffic(timeline: Timeline) -> Traffic:
+    """Take the differences of one engine's counters and histograms over its window."""
+    ttft = timeline.histogram(m.TTFT)
+    lifetime = timeline.first < 0
+    return Traffic(
+        seconds=math.nan if lifetime else timeline.seconds,
+        first_tokens=ttft.count if ttft else _delta(timeline, m.FINISHED),
+        finished=_delta(timeline, m.FINISHED),
+        generated=_delta(timeline, m.GENERATED),
+        prompt_tokens=_delta(timeline, m.PROMPT_TOKENS),
+        computed=timeline.delta(m.PROMPT_COMPUTED),
+        queries=timeline.delta(m.PREFIX_QUERIES),
+        hits=timeline.delta(m.PREFIX_HITS),
+        external_hits=timeline.delta(m.EXTERNAL_HITS),
+        external_delivered=timeline.delta(m.PROMPT_EXTERNAL),
+        preemptions=_delta(timeline, m.PREEMPTIONS),
+        running=timeline.gauge(m.RUNNING),
+        waiting=timeline.gauge(m.WAITING),
+        deferred=timeline.gauge(m.WAITING_DEFERRED),
+        usage=timeline.gauge(m.KV_CACHE_USAGE),
+        ttft=ttft,
+        itl=timeline.histogram(m.ITL),
+        queue=timeline.histogram(m.QUEUE),
+        prefill=timeline.histogram(m.PREFILL),
+        e2e=timeline.histogram(m.E2E),
+        steps=timeline.histogram(m.ITERATION_TOKENS),
+        pool_tokens=pool_tokens(timeline),
+        block_size=_number(timeline.label(m.CACHE_CONFIG, "block_size")),
+        lifetime=lifetime,
+    )
