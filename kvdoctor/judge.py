@@ -108,11 +108,12 @@ def _whole(case: Case, metric: Metric) -> float:
     return case.itl.seconds * (case.gaps or 1.0) if case.itl else 0.0
 
 
-def _root(named: Finding, candidates: list[Finding]) -> Finding:
-    """Put a lost hit in place of the prefill that it causes."""
-    if (named.bound, named.subclass) != (Bound.COMPUTE, "prefill"):
+def _root(named: Finding, findings: tuple[Finding, ...]) -> Finding:
+    """Put a lost hit in place of the prefill that it causes, in TTFT and beside decode."""
+    if named.bound is not Bound.COMPUTE or named.subclass == "speculation":
         return named
-    lost = [f for f in candidates if f.bound is Bound.HIT_RATE or f.subclass == "prefix_eviction"]
+    likely = [f for f in findings if f.verdict is Verdict.LIKELY]
+    lost = [f for f in likely if f.bound is Bound.HIT_RATE or f.subclass == "prefix_eviction"]
     best = max(lost, key=lambda f: f.share_seconds, default=None)
     if best is not None and best.share_seconds >= ROOT * named.share_seconds:
         return best
@@ -125,20 +126,15 @@ def name_bound(case: Case, metric: Metric, findings: tuple[Finding, ...]) -> Fin
     best = max(candidates, key=lambda f: f.share_seconds, default=None)
     if best is None or best.share_seconds < NAMED * _whole(case, metric):
         return None
-    return _root(best, candidates)
+    return _root(best, findings)
 
 
 def _same_bound(case: Case, named: Finding, findings: tuple[Finding, ...]) -> Finding:
     """Choose the subclass of the overall answer: the costliest of that bound, whichever latency it costs."""
     likely = [f for f in findings if f.verdict is Verdict.LIKELY and f.bound is named.bound]
     prefill = next((f for f in likely if f.subclass == "prefill"), None)
-    if named.subclass == "interference":
-        fills = (case.traffic.prefill_share or 0.0) >= PACES
-        return (
-            _root(prefill, [f for f in findings if f.verdict is Verdict.LIKELY])
-            if prefill and fills
-            else named
-        )
+    if named.subclass == "interference" and prefill is not None:
+        return _root(prefill, findings) if (case.traffic.prefill_share or 0.0) >= PACES else named
     if named.bound is Bound.CAPACITY:
         return max(likely, key=lambda f: f.share_seconds)
     return named
