@@ -37,6 +37,13 @@ class Load:
     """Mean live tokens of a sequence: prompt and half of the output."""
     tokens_per_sequence: float = 1.0
     """1 plus drafted tokens."""
+    mix: tuple[tuple[float, float], ...] = ()
+    """(tokens, share) of sequences of unlike lengths, shares adding up to 1; empty: all are near the mean."""
+
+    @property
+    def lengths(self) -> tuple[tuple[float, float], ...]:
+        """The mix, or the mean alone: windows make a mix read less than its mean would."""
+        return self.mix or ((self.context, 1.0),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +104,10 @@ def step_bytes(
     batch = load.batch / micro_batches(load.batch, layout)
     own = max(batch / max(1, layout.dp_attention), min(batch, 1.0))
     read = weights.read_bytes(shape, tokens=batch * load.tokens_per_sequence, layout=layout)
-    low, high = kv.read_bytes(shape, context=load.context, layout=layout, storage=storage)
+    pairs = [kv.read_bytes(shape, context=n, layout=layout, storage=storage) for n, _ in load.lengths]
+    low, high = (
+        sum(pair[i] * share for pair, (_, share) in zip(pairs, load.lengths, strict=True)) for i in (0, 1)
+    )
     state = 2 * own * kv.state_bytes(shape, layout=layout, storage=storage)
     return StepBytes(read.low, read.estimate, read.high, own * low, own * high, state)
 
@@ -117,8 +127,11 @@ def decode_step(
     if load.batch <= 0 or load.context < 0 or machine.bandwidth <= 0:
         raise KvdoctorError("a step needs a batch, a context and a bandwidth above zero", "check the options")
     moved = step_bytes(shape, load, layout, storage)
-    work = prefill.decode_flops(
-        shape, batch=load.batch, context=load.context, tokens_per_sequence=load.tokens_per_sequence
+    work = sum(
+        prefill.decode_flops(
+            shape, batch=load.batch * share, context=n, tokens_per_sequence=load.tokens_per_sequence
+        )
+        for n, share in load.lengths
     )
     parts = _parts(shape, machine, load, layout, moved, work)
     floor = max(parts["weights"] + parts["kv"] + parts["state"], parts["compute"])
