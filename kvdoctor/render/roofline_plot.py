@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from kvdoctor.render.roofline_scale import Axis, short
 
@@ -28,7 +29,7 @@ def _draw(grid: list[list[str]], line: Line, x: Axis, y: Axis) -> None:
     """Draw a curve through every column between its first and last point."""
     width, height = len(grid[0]) - 1, len(grid) - 1
     places = [(x.at(a) * width, height - y.at(b) * height) for a, b in line.points]
-    for (x0, y0), (x1, y1) in zip(places, places[1:], strict=False):
+    for (x0, y0), (x1, y1) in pairwise(places):
         first, last = round(x0), round(x1)
         for column in range(first, last + 1):
             share = (column - x0) / (x1 - x0) if x1 > x0 else 0.0
