@@ -105,6 +105,12 @@ class Parser:
             self._note(kind, count)
         return self._changes(values, gone)
 
+    @property
+    def bad(self) -> int:
+        """Lines so far that could not be read."""
+        trouble = self._troubles.get("bad")
+        return trouble.lines if trouble else 0
+
     def gaps(self, source: str) -> tuple[Gap, ...]:
         """Return what was wrong with the texts so far, one gap a kind."""
         return tuple(

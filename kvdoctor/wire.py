@@ -12,6 +12,7 @@ from types import TracebackType
 
 from kvdoctor.address import Address
 from kvdoctor.errors import Unavailable
+from kvdoctor.wire_failure import explained
 
 PIECE = 64 * 2**10
 
@@ -27,6 +28,20 @@ class Answer:
     body: bytes
     cut: bool
     """True when the server broke off before the length that it had announced."""
+
+
+class _Response(http.client.HTTPResponse):
+    """Takes no chunk of negative length: http.client reads such a one without end."""
+
+    def _safe_read(self, amt: int) -> bytes:
+        if amt < 0:
+            raise http.client.IncompleteRead(b"")
+        return super()._safe_read(amt)  # type: ignore[misc,no-any-return]
+
+
+class _Connection(http.client.HTTPConnection):
+    response_class = _Response
+    auto_open = 0
 
 
 class _Watch:
@@ -75,7 +90,7 @@ class Wire:
                     raise
                 return self._exchange(target, headers, end, limit)
         except (OSError, http.client.HTTPException) as error:
-            raise _explained(error, self.address, deadline_s) from None
+            raise explained(error, self.address, deadline_s) from None
 
     def close(self) -> None:
         """Close the connection for good; ends a request that another thread waits for."""
@@ -104,8 +119,7 @@ class Wire:
                 raise
 
     def _connect(self, end: float) -> http.client.HTTPConnection:
-        connection = http.client.HTTPConnection(self.address.host, self.address.port)
-        connection.auto_open = 0
+        connection = _Connection(self.address.host, self.address.port)
         connection.default_port = 443 if self.address.scheme == "https" else 80
         sock = _dial(self.address, end)
         if self.address.scheme == "https":
@@ -190,7 +204,7 @@ def _answer(response: http.client.HTTPResponse, limit: int) -> Answer:
             pieces.append(piece)
             size += len(piece)
             if size > limit:
-                raise Unavailable(f"it answers with more than {limit >> 20} MiB", "is this a metrics page?")
+                raise _too_long(limit)
     except http.client.IncompleteRead as error:
         pieces.append(error.partial)
         size, cut = size + len(error.partial), True
@@ -210,44 +224,9 @@ def _unzipped(body: bytes, limit: int, cut: bool) -> tuple[bytes, bool]:
             "its answer says that it is gzip and is not", "look at the page with curl"
         ) from None
     if len(plain) > limit:
-        raise Unavailable(f"it answers with more than {limit >> 20} MiB", "is this a metrics page?")
+        raise _too_long(limit)
     return plain, cut or not stream.eof
 
 
-def _explained(error: Exception, address: Address, deadline_s: float) -> Unavailable:
-    """Put what went wrong on the way into a sentence with a cure."""
-    place = f"{address.host} port {address.port}"
-    if isinstance(error, TimeoutError) and str(error) == "name":
-        return Unavailable(f"the name {address.host} was not resolved within {deadline_s:g} s", "check DNS")
-    if isinstance(error, TimeoutError):
-        return Unavailable(
-            f"no whole answer within {deadline_s:g} s", f"is the server overloaded, or {place} filtered?"
-        )
-    if isinstance(error, socket.gaierror):
-        return Unavailable(f"the name {address.host} cannot be resolved", "check the host name and DNS")
-    if isinstance(error, ConnectionRefusedError):
-        return Unavailable(
-            f"nothing listens on {place} (connection refused)",
-            "check the port, and that the server runs in this network namespace",
-        )
-    if isinstance(error, ConnectionError):
-        return Unavailable("the server closed the connection without an answer", "look at the server's log")
-    if isinstance(error, OSError):
-        return _of_network(error, address)
-    if isinstance(error, http.client.HTTPException):
-        return Unavailable(
-            "what answers does not speak HTTP as it should", f"is {place} the API server's port?"
-        )
-    raise error
-
-
-def _of_network(error: OSError, address: Address) -> Unavailable:
-    name = type(error).__name__
-    if name == "SSLCertVerificationError":
-        return Unavailable(
-            f"the certificate of {address.host} is not trusted: {getattr(error, 'verify_message', '')}",
-            "name its authority: SSL_CERT_FILE=ca.pem kvdoctor ...",
-        )
-    if name.startswith("SSL"):
-        return Unavailable("no TLS connection could be made", "does the server speak plain http?")
-    return Unavailable(f"{address.host} cannot be reached: {error.strerror or error}", "check the network")
+def _too_long(limit: int) -> Unavailable:
+    return Unavailable(f"it answers with more than {limit >> 20} MiB", "is this a metrics page?")

@@ -1,1 +1,54 @@
-"""Evidence that somebody else gathered, turned into a Recording."""
+"""Evidence that others gathered, as one recording: saved recordings, metrics pages, series of pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from kvdoctor import frames
+from kvdoctor.errors import KvdoctorError
+from kvdoctor.readers.merge import merge
+from kvdoctor.readers.opened import READABLE, Opened, opened
+from kvdoctor.readers.pages import Page, foreign, pages
+from kvdoctor.readers.series import Series
+from kvdoctor.readers.single import Singles
+from kvdoctor.recording import Recording
+from kvdoctor.restore import load_stream
+
+
+def read(paths: Sequence[str]) -> Recording:
+    """Read files, `-` being stdin, each recognised by what is in it; KvdoctorError names one that is not.
+
+    Single pages of one process become readings of one source, in the order given. Every series of pages is a
+    source, every recording brings its own.
+    """
+    if not paths:
+        raise KvdoctorError("there is no file to read", READABLE)
+    singles = Singles()
+    recordings = [found for path in paths if (found := _read(path, singles)) is not None]
+    return merge(recordings, singles.recordings())
+
+
+def _read(path: str, singles: Singles) -> Recording | None:
+    """Return what a file holds; None for a single page, which joins the others of its process."""
+    with opened(path) as file:
+        if file.stream.peek(len(frames.MAGIC)).startswith(frames.MAGIC):
+            return load_stream(file.stream, file.name)
+        found = pages(file.stream)
+        first, second = next(found, None), next(found, None)
+        if first is None:
+            raise foreign(file.name, b"")
+        if second is None and first.wall is None and not first.failed:
+            singles.add(file, path, first)
+            return None
+        return _series(file, first, second, found)
+
+
+def _series(file: Opened, first: Page, second: Page | None, rest: Iterator[Page]) -> Recording:
+    series = Series(file.name)
+    for page in chain([first] if second is None else [first, second], rest):
+        if page.wall is not None or page.failed:
+            series.add(page)
+        if series.full:
+            break
+    return series.recording(file.trouble)

@@ -1,0 +1,111 @@
+"""Metrics pages in a file: one alone, or a series of them, each behind a line with its time."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+from kvdoctor.errors import KvdoctorError
+from kvdoctor.export import FAILED, MARK, NOTE
+from kvdoctor.exposition import MAX_TEXT
+from kvdoctor.readers.opened import READABLE
+from kvdoctor.secrets import clean, mask_url
+
+PIECE = 2**20
+MAX_SKIPPED = 4 * MAX_TEXT
+"""Bytes that are passed over in search of the next mark."""
+_SPLIT = b"\n" + MARK
+
+
+@dataclass(slots=True)
+class Page:
+    """One page, and what was noted with it."""
+
+    text: bytes
+    wall: float | None = None
+    """Seconds since 1970, None when the file does not tell."""
+    took: float = 0.0
+    failed: str = ""
+    """Why there is no page."""
+    notes: list[tuple[str, object]] = field(default_factory=list)
+
+
+def pages(stream: BinaryIO) -> Iterator[Page]:
+    """Yield the pages of a file. What stands before the first mark comes first, without a time."""
+    first = True
+    for block in _blocks(stream):
+        if first:
+            first = False
+            if block.strip():
+                yield Page(block)
+            continue
+        mark, _, text = block.partition(b"\n")
+        yield _page(mark, text)
+
+
+def _blocks(stream: BinaryIO) -> Iterator[bytes]:
+    """Split a file at its marks; of a block that is longer than any page, only the beginning is kept."""
+    rest, skipping, skipped = b"\n", False, 0
+    while piece := stream.read(PIECE):
+        *whole, rest = (rest + piece).split(_SPLIT)
+        for block in whole:
+            if not skipping:
+                yield block + b"\n"
+            skipping, skipped = False, 0
+        if len(rest) > MAX_TEXT:
+            if not skipping:
+                yield rest
+            skipped += len(rest)
+            if skipped > MAX_SKIPPED:
+                return
+            rest, skipping = rest[-len(_SPLIT) :], True
+    if not skipping:
+        yield rest
+
+
+def _page(mark: bytes, text: bytes) -> Page:
+    fields = mark.split()
+    page = Page(text)
+    try:
+        page.wall = float(fields[0])
+        page.took = float(fields[1]) / 1000 if len(fields) > 1 else 0.0
+    except (ValueError, IndexError):
+        page.wall = math.nan
+    if not (math.isfinite(page.wall) and math.isfinite(page.took)):
+        page.failed, page.wall, page.took = "its time could not be read", None, 0.0
+    while text.startswith((FAILED, NOTE)):
+        line, _, text = text.partition(b"\n")
+        if line.startswith(FAILED):
+            page.failed = mask_url(clean(line[len(FAILED) :].decode("utf-8", "replace")))[:200] or "it failed"
+        else:
+            page.notes.extend(_note(line))
+    page.text = text
+    return page
+
+
+def _note(line: bytes) -> Iterator[tuple[str, object]]:
+    try:
+        note = json.loads(line[len(NOTE) :])
+    except (ValueError, RecursionError):
+        return
+    if isinstance(note, dict):
+        yield from note.items()
+
+
+def foreign(name: str, text: bytes) -> KvdoctorError:
+    """Return the error for a file that is no metrics page, naming what it looks like."""
+    start = text[:4096].lstrip()
+    first = clean(start.partition(b"\n")[0][:60].decode("utf-8", "replace"))
+    what = f"is neither a kvdoctor recording nor a metrics page; it begins with: {first}"
+    if b"\0" in start:
+        what = "is binary, and no kvdoctor recording"
+    elif start.startswith(b"<"):
+        what = "is a web page, not a metrics page"
+    elif start.startswith((b"{", b"[")):
+        what = "is JSON, not a metrics page"
+    elif not start:
+        what = "is empty"
+    return KvdoctorError(f"{name} {what}", READABLE)
