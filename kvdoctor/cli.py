@@ -1,0 +1,82 @@
+"""The command line: `kvdoctor COMMAND`. Errors become two lines on standard error."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+import typer
+
+from kvdoctor import __version__
+from kvdoctor.commands import judging, recording
+from kvdoctor.commands.argv import with_defaults
+from kvdoctor.errors import KvdoctorError
+
+FAILED, INTERRUPTED = 1, 130
+
+app = typer.Typer(
+    name="kvdoctor",
+    help="Why an LLM service whose prefix cache hits is still slow, and what would help.",
+    epilog="kvdoctor diagnose --url http://host:8000",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"kvdoctor {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="print the version"
+    ),
+) -> None:
+    """Options of the program itself."""
+
+
+for _command in (judging.diagnose, recording.record, judging.report, judging.diff, recording.export):
+    app.command()(_command)
+
+
+def _fail(error: KvdoctorError) -> None:
+    from kvdoctor.render.text import clean
+
+    sys.stderr.write(f"kvdoctor: {clean(error.message)}\n")
+    if error.hint:
+        sys.stderr.write(f"  try: {clean(error.hint)}\n")
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process; a reader that has gone (`| head`) is no error of ours."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+def main() -> NoReturn:
+    """Run the command line."""
+    try:
+        app(args=with_defaults(sys.argv[1:]), prog_name="kvdoctor")
+    except KvdoctorError as error:
+        _fail(error)
+        _leave(FAILED)
+    except BrokenPipeError:
+        _leave(0)
+    except KeyboardInterrupt:
+        _leave(INTERRUPTED)
+    except SystemExit as end:
+        _leave(end.code if isinstance(end.code, int) else FAILED)
+    _leave(0)
+
+
+if __name__ == "__main__":
+    main()

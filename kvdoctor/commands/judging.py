@@ -1,0 +1,158 @@
+"""The commands that answer: diagnose, report, diff."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kvdoctor.commands.facts import Told
+from kvdoctor.commands.output import Output
+from kvdoctor.errors import KvdoctorError
+from kvdoctor.recording import Recording
+
+Gpu = Annotated[str | None, typer.Option(help="card, for its bandwidth: H100, A100-80GB, L4, ...")]
+Bandwidth = Annotated[
+    float | None, typer.Option(help="measured HBM read rate in GB/s, in place of the data sheet")
+]
+Model = Annotated[str | None, typer.Option(help="config.json, its folder, or the name of a known model")]
+Tp = Annotated[int | None, typer.Option(help="tensor-parallel size of one rank [1]")]
+Link = Annotated[float | None, typer.Option(help="rate of the link between instances in GB/s")]
+Slow = Annotated[str | None, typer.Option(help="which latency is in question: ttft or itl")]
+Slo = Annotated[str | None, typer.Option(help="objectives for p95, as ttft=2s,itl=50ms")]
+Html = Annotated[
+    str | None, typer.Option(metavar="FILE", help="write the report with figures as one HTML file")
+]
+Json = Annotated[str | None, typer.Option(metavar="[FILE]", help="JSON to FILE, or to standard output")]
+Markdown = Annotated[str | None, typer.Option(metavar="[FILE]", help="Markdown for a ticket, likewise")]
+FailOn = Annotated[
+    str | None, typer.Option(metavar="BOUND[,..]", help="exit 3 if one is primary or contributing")
+]
+Url = Annotated[list[str] | None, typer.Option(help="metrics endpoint, may be given several times")]
+Seconds = Annotated[float, typer.Option(help="how long to watch")]
+Interval = Annotated[float, typer.Option(help="seconds between readings")]
+Save = Annotated[str | None, typer.Option(metavar="FILE", help="where to save the recording")]
+ApiKey = Annotated[str | None, typer.Option(help="key for --url; better in KVDOCTOR_API_KEY")]
+Files = Annotated[
+    list[str] | None, typer.Argument(metavar="[FILE]...", help="recordings or saved metrics; - is stdin")
+]
+
+
+def _answer(recording: Recording, output: Output) -> None:
+    """Judge a recording, show it, and leave with the exit code."""
+    from kvdoctor.commands.output import show
+    from kvdoctor.diagnose import diagnose
+
+    diagnosis = diagnose(recording)
+    if not diagnosis.targets:
+        names = ", ".join(source.name for source in recording.sources)
+        raise KvdoctorError(f"no engine that is known here exports {names}", "give the engine's own /metrics")
+    raise typer.Exit(show(diagnosis, output))
+
+
+def diagnose(
+    files: Files = None,
+    url: Url = None,
+    seconds: Seconds = 15.0,
+    interval: Interval = 1.0,
+    slow: Slow = None,
+    slo: Slo = None,
+    gpu: Gpu = None,
+    bandwidth: Bandwidth = None,
+    model: Model = None,
+    tp: Tp = None,
+    link: Link = None,
+    html: Html = None,
+    json: Json = None,
+    markdown: Markdown = None,
+    save: Save = None,
+    api_key: ApiKey = None,
+    fail_on: FailOn = None,
+) -> None:
+    """Say where the milliseconds of TTFT and ITL go, what bounds them, and what would help.
+
+    Watches endpoints for some seconds, or reads files that were recorded before.
+
+    \b
+    kvdoctor diagnose --url http://host:8000
+    kvdoctor diagnose --url http://host:8000 --gpu H100 --model Llama-3.1-8B --html report.html
+    kvdoctor diagnose recording.kvd --slow itl --json
+    """
+    from kvdoctor.commands.facts import facts
+
+    output = Output(html, json, markdown, fail_on)
+    output.check()
+    told = facts(Told(gpu, bandwidth, model, tp, link, slow, slo))
+    if bool(files) == bool(url):
+        message = "give either --url URL or FILE" if not files else "--url and FILE exclude each other"
+        raise typer.BadParameter(message)
+    if url:
+        from kvdoctor.commands.live import record_live
+
+        recording = record_live(
+            url, seconds=seconds, interval_s=interval, facts=told, save=save, api_key=api_key
+        )
+    else:
+        recording = _read(files or [], told, save)
+    _answer(recording, output)
+
+
+def _read(files: list[str], told: dict[str, str], save: str | None) -> Recording:
+    """Read files; what the user tells now goes before what the recording was told."""
+    from kvdoctor.readers import read
+    from kvdoctor.store import save as save_recording
+
+    recording = read(files)
+    recording.facts.update(told)
+    if save is not None:
+        save_recording(recording, save)
+    return recording
+
+
+def report(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="recordings or saved metrics; - is stdin")
+    ],
+    slow: Slow = None,
+    slo: Slo = None,
+    gpu: Gpu = None,
+    bandwidth: Bandwidth = None,
+    model: Model = None,
+    tp: Tp = None,
+    link: Link = None,
+    html: Html = None,
+    json: Json = None,
+    markdown: Markdown = None,
+    fail_on: FailOn = None,
+) -> None:
+    """Make the report of a recording again. The same file gives the same report anywhere.
+
+    \b
+    kvdoctor report recording.kvd --html report.html
+    kvdoctor report before.kvd --markdown
+    """
+    from kvdoctor.commands.facts import facts
+
+    output = Output(html, json, markdown, fail_on)
+    output.check()
+    _answer(_read(files, facts(Told(gpu, bandwidth, model, tp, link, slow, slo)), None), output)
+
+
+def diff(
+    before: Annotated[str, typer.Argument(help="recording before the change")],
+    after: Annotated[str, typer.Argument(help="recording after it")],
+) -> None:
+    """Compare two recordings, part by part: what a change bought.
+
+    \b
+    kvdoctor diff before.kvd after.kvd
+    """
+    from rich.console import Console
+
+    from kvdoctor.diagnose import diagnose as judge
+    from kvdoctor.readers import read
+    from kvdoctor.render import diff as comparison
+
+    comparison.render(
+        judge(read([before])), judge(read([after])), Console(highlight=False, markup=False, emoji=False)
+    )

@@ -1,0 +1,113 @@
+"""The recording of live endpoints, with a header within seconds and a progress line while it runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kvdoctor.clock import SystemClock
+from kvdoctor.collectors.prometheus import Endpoint
+from kvdoctor.commands.output import print_note
+from kvdoctor.errors import KvdoctorError
+from kvdoctor.model import Gap
+from kvdoctor.recording import Recording, Source
+from kvdoctor.store import Writer, state_file
+
+API_KEY = "KVDOCTOR_API_KEY"
+"""Environment variable for a key that should not stand on a command line."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """Shows the header once, then one line that is written over, all on standard error of a terminal."""
+
+    seconds: float
+    shown: bool = False
+    seen: set[str] = field(default_factory=set)
+
+    def __call__(self, recording: Recording, source: Source) -> None:
+        """Take note of a reading."""
+        self.seen.add(source.name)
+        if not self.shown and len(source.at) >= 2:
+            self.shown = True
+            self._header(recording)
+        if sys.stderr.isatty():
+            done = min(self.seconds, source.at[-1])
+            sys.stderr.write(f"\r  reading: {done:.0f} of {self.seconds:g} s ")
+            sys.stderr.flush()
+
+    def _header(self, recording: Recording) -> None:
+        from rich.console import Console
+
+        from kvdoctor.diagnose import diagnose
+        from kvdoctor.render.terminal import live_header
+
+        found = diagnose(recording)
+        console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+        console.print(live_header(found.targets, found.header, found.window.seconds))
+
+    def end(self) -> None:
+        """Clear the line."""
+        if sys.stderr.isatty():
+            sys.stderr.write("\r" + " " * 40 + "\r")
+
+
+def _writer(path: str | None) -> tuple[Writer | None, tuple[Gap, ...]]:
+    """Open the recording's file; where the default place cannot be written, go on without one."""
+    if path is not None:
+        return Writer.create(path), ()
+    try:
+        return Writer.create(state_file(SystemClock().wall())), ()
+    except KvdoctorError as error:
+        return None, (Gap("recording", f"not saved: {error.message}", error.hint),)
+
+
+def record_live(
+    urls: Sequence[str],
+    *,
+    seconds: float,
+    interval_s: float,
+    facts: dict[str, str],
+    save: str | None,
+    api_key: str | None,
+) -> Recording:
+    """Record endpoints side by side; KvdoctorError when none of them ever answered."""
+    from kvdoctor.record import record
+
+    key = api_key or os.environ.get(API_KEY)
+    places = [Endpoint(url, api_key=key) for url in urls]
+    writer, gaps = _writer(save)
+    progress = Progress(seconds)
+    try:
+        recording = record(
+            places,
+            seconds=seconds,
+            interval_s=interval_s,
+            clock=SystemClock(),
+            writer=writer,
+            facts=facts,
+            on_scrape=progress,
+        )
+    finally:
+        progress.end()
+    recording.gaps.extend(gaps)
+    if not any(source.at for source in recording.sources):
+        _discard(writer)
+        raise _never_answered(recording)
+    if writer is not None:
+        print_note(f"recording: {writer.path}")
+    return recording
+
+
+def _discard(writer: Writer | None) -> None:
+    """Remove the file that this run made and that holds no reading."""
+    if writer is not None:
+        writer.path.unlink(missing_ok=True)
+
+
+def _never_answered(recording: Recording) -> KvdoctorError:
+    reasons = [f"{gap.source}: {gap.reason}" for gap in recording.gaps]
+    cure = next((gap.cure for gap in recording.gaps if gap.cure), "check the URL")
+    return KvdoctorError("; ".join(reasons) or "no reading was made", cure)
