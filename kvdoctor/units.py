@@ -139,6 +139,18 @@ def quantity(value: float, unit: str) -> str:
     return f"{count(value)} {unit}" if unit else count(value)
 
 
+def tick(value: float, unit: str, *, decimal: bool = False) -> str:
+    """Write a round value on an axis, without a fraction that says nothing: 2 s, 2.5 s, 400 ms, 80%."""
+    if value == 0:
+        return "0"
+    known = unit in ("seconds", "bytes", "bytes/s", "ratio")
+    text = gb(value) if decimal else quantity(value, unit if known else "")
+    number, blank, name = text.partition(" ")
+    whole, point, fraction = number.rstrip("%").partition(".")
+    short = f"{whole}{point}{fraction}".rstrip("0").rstrip(".") if point else whole
+    return f"{short}{'%' if number.endswith('%') else ''}{blank}{name}"
+
+
 def precise(value: float | None) -> float | None:
     """Round a number for a machine: 12 significant digits or the microsecond; None unless finite."""
     if value is None or not math.isfinite(value):

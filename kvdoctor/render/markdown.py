@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kvdoctor.model import Diagnosis, Ledger, Verdict
 from kvdoctor.render import outline, words
-from kvdoctor.render.text import clean
+from kvdoctor.render.text import clean, name, visible
 from kvdoctor.units import duration, percent
 
 BREAK = "&#8203;"
@@ -25,17 +25,17 @@ _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "$": "<span>$</span>", "{":
 
 
 def plain(text: str) -> str:
-    """Return outside text that a Markdown reader shows as it is."""
+    """Return text that a Markdown reader shows as it is."""
     pieces = [
         "".join(_ENTITIES.get(c, c) for c in _MARKS.sub(r"\\\1", piece))
-        for piece in _JOINED.split(clean(text))
+        for piece in _JOINED.split(visible(text))
     ]
     return _LINE_START.sub(lambda found: f"{found[1] or ''}\\", BREAK.join(pieces))
 
 
 def code(text: str) -> str:
     """Return outside text as a code span for a table's cell: raw names, to be copied."""
-    shown = clean(text).replace("`", "'").replace("|", "\\|")
+    shown = visible(text).replace("`", "'").replace("|", "\\|")
     return f"`{shown}`" if shown else ""
 
 
@@ -63,7 +63,7 @@ def render(diagnosis: Diagnosis) -> str:
 def _verdict(diagnosis: Diagnosis) -> Iterator[str]:
     yield f"## kvdoctor: {plain(words.headline(diagnosis))}"
     yield ""
-    yield f"**{plain(diagnosis.summary)}**" if clean(diagnosis.summary) else ""
+    yield f"**{plain(clean(diagnosis.summary))}**" if clean(diagnosis.summary) else ""
     yield ""
     for metric in outline.METRICS:
         if metric in diagnosis.primary_by_metric or metric in diagnosis.sentences:
@@ -74,7 +74,7 @@ def _verdict(diagnosis: Diagnosis) -> Iterator[str]:
         yield f"- Engine: {plain(words.target(target))}"
     yield f"- Window: {plain(words.window(diagnosis.window))}"
     yield f"- Asked for: {plain(words.objective(diagnosis))}"
-    yield from (f"- Note: {plain(note)}" for note in diagnosis.notes)
+    yield from (f"- Note: {plain(clean(note))}" for note in diagnosis.notes)
     yield ""
 
 
@@ -82,7 +82,7 @@ def _numbers(diagnosis: Diagnosis) -> Iterator[str]:
     if diagnosis.header:
         rows = (
             (
-                plain(item.name),
+                plain(name(item.name)),
                 plain(words.headline_value(item, item.now)),
                 plain(words.headline_value(item, item.lifetime)),
             )
@@ -111,7 +111,7 @@ def _ledger(ledger: Ledger, quantiles: str) -> Iterator[str]:
             duration(row.part.seconds),
             "" if row.share is None else percent(row.share),
             words.BASIS[row.part.basis],
-            plain(row.part.note),
+            plain(clean(row.part.note)),
         )
         for row in outline.rows(ledger)
     )
@@ -121,14 +121,18 @@ def _ledger(ledger: Ledger, quantiles: str) -> Iterator[str]:
 def _findings(diagnosis: Diagnosis) -> Iterator[str]:
     for verdict in (Verdict.LIKELY, Verdict.POSSIBLE):
         for finding in outline.findings(diagnosis, verdict):
-            name = plain(words.bound_name(finding.bound, finding.subclass))
-            yield f"### {words.VERDICT[verdict].capitalize()}: {name}"
+            cause = plain(words.bound_name(finding.bound, finding.subclass))
+            yield f"### {words.VERDICT[verdict].capitalize()}: {cause}"
             yield ""
-            known = words.weight(finding)
-            yield " ".join(part for part in (plain(finding.argument), f"({known})" if known else "") if part)
+            yield f"{plain(clean(finding.argument))} {words.weight(finding)}".strip()
             yield ""
             rows = (
-                (plain(item.name), plain(words.value(item)), plain(words.against(item)), code(item.source))
+                (
+                    plain(name(item.name)),
+                    plain(words.value(item)),
+                    plain(words.against(item)),
+                    code(name(item.source)),
+                )
                 for item in finding.evidence
             )
             if finding.evidence:
@@ -139,8 +143,8 @@ def _findings(diagnosis: Diagnosis) -> Iterator[str]:
         yield "### Other causes"
         yield ""
     for item in ruled_out:
-        name = plain(words.bound_name(item.bound, item.subclass))
-        yield f"- ruled out: {name}: {plain(words.because(item))}"
+        cause = plain(words.bound_name(item.bound, item.subclass))
+        yield f"- ruled out: {cause}: {plain(words.because(item))}"
     if unseen:
         names = ", ".join(words.bound_name(item.bound, item.subclass) for item in unseen)
         yield f"- not judged for want of data: {plain(names)}"
@@ -154,16 +158,16 @@ def _advice(diagnosis: Diagnosis) -> Iterator[str]:
         yield ""
         rows = (
             (
-                plain(item.do),
+                plain(clean(item.do)),
                 words.gain(item),
-                plain(item.expect),
+                plain(clean(item.expect)),
                 plain(words.cause(finding)),
             )
             for finding, item in pairs
         )
         yield from table(("change", "gain", "how that is worked out", "against"), rows)
     if diagnosis.next_measurement:
-        yield f"To measure next: {plain(diagnosis.next_measurement)}"
+        yield f"To measure next: {plain(clean(diagnosis.next_measurement))}"
         yield ""
 
 
@@ -172,10 +176,10 @@ def _limits(diagnosis: Diagnosis) -> Iterator[str]:
     if found:
         yield "### What could not be seen"
         yield ""
-        rows = ((plain(gap.source), plain(gap.reason), plain(gap.cure)) for gap in found)
+        rows = ((plain(name(gap.source)), plain(clean(gap.reason)), plain(clean(gap.cure))) for gap in found)
         yield from table(("source", "why", "cure"), rows)
-    reasons = "; ".join(plain(reason) for reason in diagnosis.confidence_reasons)
+    reasons = "; ".join(plain(clean(reason)) for reason in diagnosis.confidence_reasons)
     if reasons:
         yield f"Confidence is {diagnosis.confidence.value}: {reasons}."
         yield ""
-    yield f"kvdoctor {plain(diagnosis.kvdoctor)}; observing cost {words.cost(diagnosis)}."
+    yield f"kvdoctor {plain(name(diagnosis.kvdoctor))}; observing cost {words.cost(diagnosis)}."

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from kvdoctor.model import Advice, Diagnosis, Finding, Headline, Ledger, TargetInfo, Verdict
 from kvdoctor.render import outline, words
 from kvdoctor.render.paper import Printable, bar, columns, heading, items, line
-from kvdoctor.render.text import clean
+from kvdoctor.render.text import clean, name
 from kvdoctor.units import duration, percent
 
 STYLE = {Verdict.LIKELY: "bold red", Verdict.POSSIBLE: "bold yellow"}
@@ -85,7 +84,7 @@ def _headlines(headlines: tuple[Headline, ...], now: str) -> RenderableType:
     head = (Text(""), Text(now, style="bold"), Text("since start", style="bold"))
     rows = [
         (
-            Text(clean(item.name)),
+            Text(name(item.name)),
             Text(words.headline_value(item, item.now)),
             Text(words.headline_value(item, item.lifetime)),
         )
@@ -153,24 +152,20 @@ def _findings(diagnosis: Diagnosis) -> Iterator[RenderableType]:
 
 
 def _finding(finding: Finding) -> Iterator[RenderableType]:
-    head = Text(overflow="fold")
-    head.append(words.bound_name(finding.bound, finding.subclass), style=STYLE[finding.verdict])
-    head.append(f" ({words.VERDICT[finding.verdict]})")
-    if known := words.weight(finding):
-        head.append(f": {known}")
-    yield Padding(head, (0, 0, 0, 2))
-    if finding.argument:
-        yield line(clean(finding.argument), indent=4)
+    yield line(words.bound_name(finding.bound, finding.subclass), STYLE[finding.verdict], indent=2)
+    for sentence in (clean(finding.argument), words.weight(finding)):
+        if sentence:
+            yield line(sentence, indent=4)
     yield columns(_evidence(finding), right=(0,), fixed=(0,), indent=4)
 
 
 def _evidence(finding: Finding) -> Iterator[tuple[Text, Text]]:
     for item in finding.evidence:
-        text = Text(clean(item.name))
+        text = Text(name(item.name))
         if held := words.against(item):
             text.append(f", {held}")
         if item.source:
-            text.append(f"  [{clean(item.source)}]", style="dim")
+            text.append(f"  [{name(item.source)}]", style="dim")
         yield Text(words.value(item)), text
 
 
@@ -199,4 +194,4 @@ def _limits(diagnosis: Diagnosis) -> Iterator[RenderableType]:
     if diagnosis.confidence_reasons:
         yield heading(f"Why confidence is {diagnosis.confidence.value}")
         yield items(clean(reason) for reason in diagnosis.confidence_reasons)
-    yield heading(f"kvdoctor {clean(diagnosis.kvdoctor)}; observing cost {words.cost(diagnosis)}")
+    yield heading(f"kvdoctor {name(diagnosis.kvdoctor)}; observing cost {words.cost(diagnosis)}")

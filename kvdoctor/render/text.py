@@ -6,9 +6,11 @@ import re
 import unicodedata
 
 LIMIT = 1000
-"""Characters of one string that a person gets to see; what is over is counted. JSON keeps it all."""
+"""Characters of one sentence that a person gets to see; what is over is counted. JSON keeps it all."""
+NAME_LIMIT = 300
+"""The same for one name: a model, a label, a metric."""
 READ_AHEAD = 4
-"""How many times LIMIT is looked at, so that a string full of escape sequences still shows its text."""
+"""How many times the limit is looked at, so that a string full of escape sequences still shows its text."""
 
 _SEQUENCE = re.compile(
     r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # OSC, DCS, SOS, PM, APC
@@ -28,15 +30,23 @@ def _glyph(character: str) -> str:
     return "\N{REPLACEMENT CHARACTER}" if category[0] == "C" else character
 
 
-def clean(text: str, limit: int = LIMIT) -> str:
+def visible(text: str) -> str:
     """Return one line of visible text: no escape sequence, no control or direction character, no newline."""
+    return " ".join("".join(_glyph(c) for c in _SEQUENCE.sub("", text)).split())
+
+
+def clean(text: str, limit: int = LIMIT) -> str:
+    """Return visible text of at most `limit` characters, and how many more there were."""
     head = text[: limit * READ_AHEAD]
-    shown = "".join(_glyph(c) for c in _SEQUENCE.sub("", head))
-    shown = " ".join(shown.split())
-    unread = len(text) - len(head)
+    shown, unread = visible(head), len(text) - len(head)
     if len(shown) <= limit and not unread:
         return shown
     return f"{shown[:limit]} [and {max(0, len(shown) - limit) + unread:,} more characters]"
+
+
+def name(text: str) -> str:
+    """Return visible text of a name's length."""
+    return clean(text, NAME_LIMIT)
 
 
 def shorten(text: str, limit: int) -> str:

@@ -20,6 +20,7 @@ from kvdoctor.model import (
     Window,
 )
 from kvdoctor.render.text import clean
+from kvdoctor.render.text import name as short_name
 from kvdoctor.units import count, duration, gb, gib, moment, quantity, rate_bytes
 
 BASIS: dict[Basis, str] = {
@@ -56,27 +57,29 @@ _ACRONYMS = {"kv": "KV", "hbm": "HBM", "ttft": "TTFT", "itl": "ITL", "cpu": "CPU
 
 def bound_name(bound: Bound | str, subclass: str | None) -> str:
     """Write a bound with its subclass, by the names that the JSON has: `capacity / preemption`."""
-    name = clean(bound.value if isinstance(bound, Bound) else bound)
-    return f"{name} / {clean(subclass)}" if subclass else name
+    name = short_name(bound.value if isinstance(bound, Bound) else bound)
+    return f"{name} / {short_name(subclass)}" if subclass else name
+
+
+def verdict(diagnosis: Diagnosis) -> str:
+    """Say the verdict in a few words: the bound, or the state and what paces it."""
+    if diagnosis.primary is not None:
+        return f"Bound by {bound_name(diagnosis.primary, diagnosis.subclass)}"
+    words = STATE[diagnosis.state]
+    return f"{words}, paced by {short_name(diagnosis.paced_by)}" if diagnosis.paced_by else words
 
 
 def headline(diagnosis: Diagnosis) -> str:
-    """Say the verdict in a few words: the bound with its family, or the state, and how sure it is."""
-    sure = f"{diagnosis.confidence.value} confidence"
-    if diagnosis.primary is not None:
-        name = bound_name(diagnosis.primary, diagnosis.subclass)
-        return f"Bound by {name} (family {diagnosis.family}), {sure}"
-    words = STATE[diagnosis.state]
-    return (
-        f"{words}, paced by {clean(diagnosis.paced_by)}, {sure}" if diagnosis.paced_by else f"{words}, {sure}"
-    )
+    """Say the verdict with the family and how sure it is."""
+    family = f" (family {diagnosis.family})" if diagnosis.family else ""
+    return f"{verdict(diagnosis)}{family}, {diagnosis.confidence.value} confidence"
 
 
 def beside(diagnosis: Diagnosis) -> str:
     """Say what else sets or shares the pace, empty when nothing does."""
     words = []
     if diagnosis.primary is not None and diagnosis.paced_by not in (None, diagnosis.primary.value):
-        words.append(f"Paced by {clean(diagnosis.paced_by or '')}")
+        words.append(f"Paced by {short_name(diagnosis.paced_by or '')}")
     if diagnosis.contributing:
         names = ", ".join(bound_name(*pair) for pair in diagnosis.contributing)
         words.append(f"Contributing: {names}")
@@ -100,7 +103,7 @@ def metric_sentence(diagnosis: Diagnosis, metric: str) -> str:
 
 def part_name(name: str) -> str:
     """Write a ledger part's name for people: `kv_wait` becomes `KV wait`."""
-    return " ".join(_ACRONYMS.get(word, word) for word in clean(name).replace("_", " ").split())
+    return " ".join(_ACRONYMS.get(word, word) for word in short_name(name).replace("_", " ").split())
 
 
 def quantile(bounds: Quantile) -> str:
@@ -124,28 +127,33 @@ def ledger_title(ledger: Ledger) -> str:
 def quantile_line(diagnosis: Diagnosis, metric: str) -> str:
     """Write a latency's quantiles with the bounds of their buckets, empty when there are none."""
     named = diagnosis.quantiles.get(metric, {})
-    return "; ".join(f"{clean(name)} {quantile(bounds)}" for name, bounds in named.items())
+    return "; ".join(f"{short_name(name)} {quantile(bounds)}" for name, bounds in named.items())
 
 
 def value(item: Evidence) -> str:
     """Write a piece of evidence's value."""
-    return "undefined" if item.value is None else quantity(item.value, clean(item.unit))
+    return "undefined" if item.value is None else quantity(item.value, short_name(item.unit))
+
+
+def threshold(item: Evidence) -> str:
+    """Write the value that a piece of evidence is held against, empty when it is context."""
+    return "" if item.threshold is None else quantity(item.threshold, short_name(item.unit))
 
 
 def against(item: Evidence) -> str:
-    """Write what a piece of evidence is held against, empty when it is context."""
-    return "" if item.threshold is None else f"against {quantity(item.threshold, clean(item.unit))}"
+    """Say what a piece of evidence is held against, empty when it is context."""
+    return f"against {threshold(item)}" if item.threshold is not None else ""
 
 
 def weight(finding: Finding) -> str:
     """Say what a cause costs and what undoing it would give back, empty when neither is known."""
+    mostly = f", mostly {METRIC[finding.metric.value]}" if finding.metric else ""
     words = []
     if finding.share_seconds > 0:
-        of = f" of {METRIC[finding.metric.value]}" if finding.metric else ""
-        words.append(f"explains {duration(finding.share_seconds)} of a request{', most' + of if of else ''}")
+        words.append(f"Explains {duration(finding.share_seconds)} of a request{mostly}.")
     if finding.recoverable_seconds is not None:
-        words.append(f"would give back {duration(finding.recoverable_seconds)}")
-    return "; ".join(words)
+        words.append(f"Undoing it would give back {duration(finding.recoverable_seconds)}.")
+    return " ".join(words)
 
 
 def cause(finding: Finding) -> str:
@@ -155,7 +163,9 @@ def cause(finding: Finding) -> str:
 
 def because(finding: Finding) -> str:
     """Say in one line why a cause was ruled out: its sentence and the number that spoke most."""
-    numbers = [f"{clean(item.name)} {value(item)} {against(item)}".strip() for item in finding.evidence[:1]]
+    numbers = [
+        f"{short_name(item.name)} {value(item)} {against(item)}".strip() for item in finding.evidence[:1]
+    ]
     return " ".join(
         word for word in (clean(finding.argument), *(f"({number})" for number in numbers)) if word
     )
@@ -164,32 +174,32 @@ def because(finding: Finding) -> str:
 def gain(item: Advice) -> str:
     """Say what a change would buy in a request and how that is known."""
     if item.gain_seconds is None:
-        return f"gain unknown ({BASIS[item.basis]})"
+        return f"Gain unknown ({BASIS[item.basis]})"
     if item.basis is Basis.UPPER_BOUND:
-        return f"saves at most {duration(item.gain_seconds)} of a request"
-    return f"saves {duration(item.gain_seconds)} of a request ({BASIS[item.basis]})"
+        return f"Saves at most {duration(item.gain_seconds)} of a request"
+    return f"Saves {duration(item.gain_seconds)} of a request ({BASIS[item.basis]})"
 
 
 def headline_value(line: Headline, reading: float | None) -> str:
     """Write one cell of the header table."""
-    return "undefined" if reading is None else quantity(reading, clean(line.unit))
+    return "undefined" if reading is None else quantity(reading, short_name(line.unit))
 
 
 def gap(item: Gap) -> str:
     """Write a gap without its cure."""
-    return f"{clean(item.source)}: {clean(item.reason)}"
+    return f"{short_name(item.source)}: {clean(item.reason)}"
 
 
 def target(item: TargetInfo) -> str:
     """Write one line on one engine: what it is, what it serves, where it runs, since when."""
-    words = [" ".join(clean(word) for word in (item.engine, item.version) if word)]
-    words.append(clean(item.model) if item.model else "model unknown")
-    words += [f"role {clean(item.role)}"] if item.role else []
-    words += [", ".join(clean(gpu) for gpu in item.gpus)] if item.gpus else []
-    words += [f"ranks {', '.join(clean(rank) for rank in item.ranks)}"] if len(item.ranks) > 1 else []
+    words = [" ".join(short_name(word) for word in (item.engine, item.version) if word)]
+    words.append(short_name(item.model) if item.model else "model unknown")
+    words += [f"role {short_name(item.role)}"] if item.role else []
+    words += [", ".join(short_name(gpu) for gpu in item.gpus)] if item.gpus else []
+    words += [f"ranks {', '.join(short_name(rank) for rank in item.ranks)}"] if len(item.ranks) > 1 else []
     words += [f"pid {item.pid}"] if item.pid is not None else []
     words += [f"up {duration(item.uptime_seconds)}"] if item.uptime_seconds is not None else []
-    words += [clean(item.url)] if item.url else []
+    words += [short_name(item.url)] if item.url else []
     return ", ".join(words)
 
 
@@ -237,7 +247,7 @@ def roofline(diagnosis: Diagnosis) -> str:
     return (
         f"A decode step takes {duration(point.step_seconds)}; "
         f"its bytes alone need {duration(point.floor_seconds)}. It reads {reads} "
-        f"under a ceiling of {rate_bytes(point.bandwidth)} ({clean(point.bandwidth_basis)}), "
+        f"under a ceiling of {rate_bytes(point.bandwidth)} ({short_name(point.bandwidth_basis)}), "
         f"at batch {count(point.batch)} and {count(point.context)} tokens of context."
     )
 
@@ -249,12 +259,15 @@ def sums(diagnosis: Diagnosis) -> tuple[tuple[str, str], ...]:
         return ()
     saved, read, load = three.prefill_saved_seconds, three.decode_read_bytes, three.load_seconds
     return (
-        ("unknown" if saved is None else duration(saved), "of prefill a request is saved by its prefix hits"),
+        ("unknown" if saved is None else duration(saved), "of prefill that prefix hits save each request"),
         (
             "unknown" if read is None else gb(read),
-            "of KV a decode step reads, hits or not: a hit saves none of it",
+            "of KV that a decode step reads, hits or not: a hit saves none of it",
         ),
-        ("unknown" if load is None else duration(load), "a request spends loading hits that lay elsewhere"),
+        (
+            "unknown" if load is None else duration(load),
+            "that each request spends loading hits from elsewhere",
+        ),
     )
 
 

@@ -1,0 +1,44 @@
+"""From a plotting library's SVG to one that lives in a page: its theme, its fonts, ids of its own."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+
+SERIES = 8
+"""Colours a figure may use; the last one is for what is left over."""
+INK, MUTED, RULE, PAPER = "#010101", "#010102", "#010103", "#010104"
+STROKES = tuple(f"#0102{n:02x}" for n in range(1, SERIES + 1))
+FILLS = tuple(f"#0103{n:02x}" for n in range(1, SERIES + 1))
+"""Colours that nobody sees: each stands for a custom property of the page and so follows its theme."""
+
+PROPERTIES: dict[str, str] = {
+    INK: "--ink",
+    MUTED: "--muted",
+    RULE: "--rule",
+    PAPER: "--paper",
+    **{colour: f"--c{n}" for n, colour in enumerate(STROKES, 1)},
+    **{colour: f"--f{n}" for n, colour in enumerate(FILLS, 1)},
+}
+
+_PROLOGUE = re.compile(r"^.*?(?=<svg\b)", re.DOTALL)
+_UNWANTED = re.compile(r"<!--.*?-->|<metadata>.*?</metadata>|<style\b.*?</style>", re.DOTALL)
+_OPENING = re.compile(r'<svg\b[^>]*?viewBox="([^"]*)"[^>]*>', re.DOTALL)
+_COLOUR = re.compile(r"#010[1-3][0-9a-f]{2}")
+_FONT = re.compile(r"(font: [^'\";]*?px) [^;\"]*")
+_ID = re.compile(r' id="')
+_USE = re.compile(r'(xlink:href="#|url\(#)')
+
+
+def inline(svg: str, slug: str, title: str, description: str) -> str:
+    """Return the `<svg>` element; `slug` makes its ids its own, title and description are read aloud."""
+    body = _UNWANTED.sub("", _PROLOGUE.sub("", svg))
+    body = _ID.sub(f' id="{slug}-', _USE.sub(lambda m: f"{m[1]}{slug}-", body))
+    body = _COLOUR.sub(lambda m: f"var({PROPERTIES[m[0]]})", body)
+    body = _FONT.sub(r"\1 var(--sans)", body)
+    head = (
+        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="{}" '
+        f'role="img" aria-labelledby="{slug}-title {slug}-desc">\n<title id="{slug}-title">{escape(title)}</title>\n'
+        f'<desc id="{slug}-desc">{escape(description)}</desc>'
+    )
+    return _OPENING.sub(lambda m: head.format(m[1]), body, count=1).strip()
