@@ -14,6 +14,7 @@ from kvdoctor.roofline.keys import Json, Keys, refusal, text_part
 from kvdoctor.roofline.nas import nas_layers
 from kvdoctor.roofline.outer import outer_weights, rope_dim
 from kvdoctor.roofline.pattern import mixers
+from kvdoctor.roofline.scheme import Scheme, scheme_of
 from kvdoctor.roofline.shape import Layer, ModelShape
 
 # Keys that change the shape, and the families in which they are understood. Elsewhere they are refused.
@@ -62,7 +63,7 @@ def shape_from_config(config: Json, *, side: Json | None = None, name: str = "")
     parts = _Parts(keys, family_name, family, keys.positive("hidden_size", "n_embd", "d_model"))
     layers = parts.layers()
     dtype = _dtype(keys)
-    scheme, kv_dtype = quantization.scheme_of(keys.values, side)
+    scheme, kv_dtype = scheme_of(keys.values, side)
     draft = draft_layers(keys, layers, parts.hidden)
     is_tied = tied(keys, family_name, family, parts.hidden)
     shape = ModelShape(
@@ -85,7 +86,7 @@ def shape_from_config(config: Json, *, side: Json | None = None, name: str = "")
     return _with_formats(shape, scheme)
 
 
-def _with_formats(shape: ModelShape, scheme: quantization.Scheme | None) -> ModelShape:
+def _with_formats(shape: ModelShape, scheme: Scheme | None) -> ModelShape:
     """Give every weight its format."""
     if shape.dtype not in ("bf16", "fp16"):
         shape = quantization.reformatted(shape, weights=shape.dtype, head=shape.dtype, embedding=shape.dtype)
