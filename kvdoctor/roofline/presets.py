@@ -67,27 +67,40 @@ def _bare(name: str) -> str:
     return text
 
 
-def preset(name: str) -> ModelShape:
-    """The shape of a well-known model: `Llama-3.1-8B`, `meta-llama/Llama-3.1-8B-Instruct`, `qwen3-32b-awq`.
-
-    A format at the end of a name that is not shipped itself is applied, with a warning. Raises KvdoctorError
-    with near names where none is known.
-    """
+def _known(wanted: str) -> str | None:
+    """The name of the preset that a bare name means, or None."""
     table = {_bare(known): known for known in configs()}
-    wanted = _bare(name)
-    known = table.get(_ALIASES.get(wanted, wanted))
+    return table.get(_ALIASES.get(wanted, wanted))
+
+
+def preset_config(name: str) -> dict[str, object]:
+    """The config of a preset. Raises KvdoctorError with near names where none is known."""
+    known = _known(_bare(name))
     if known:
-        return shape_from_config(configs()[known], name=known)
-    for pattern, form in _FORMATS:
-        plain = pattern.sub("", wanted)
-        if plain != wanted and (known := table.get(_ALIASES.get(_bare(plain), _bare(plain)))):
-            shape = reformatted(shape_from_config(configs()[known], name=name), weights=form)
-            note = f"weights taken as {form} from the name; embedding, head, norms and routers at 16 bits"
-            return replace(shape, warnings=(*shape.warnings, note), basis=f"formula, {form} from the name")
-    near = get_close_matches(wanted, table, n=4, cutoff=0.5)
+        return configs()[known]
+    table = {_bare(one): one for one in configs()}
+    near = get_close_matches(_bare(name), table, n=4, cutoff=0.5)
     hint = (
         f"did you mean {', '.join(table[one] for one in near)}?"
         if near
         else "give a config.json or its directory"
     )
     raise KvdoctorError(f"there is no config and no preset called {name!r}", hint)
+
+
+def preset(name: str) -> ModelShape:
+    """The shape of a well-known model: `Llama-3.1-8B`, `meta-llama/Llama-3.1-8B-Instruct`, `qwen3-32b-awq`.
+
+    A format at the end of a name that is not shipped itself is applied, with a warning. Raises KvdoctorError
+    with near names where none is known.
+    """
+    wanted = _bare(name)
+    if known := _known(wanted):
+        return shape_from_config(configs()[known], name=known)
+    for pattern, form in _FORMATS:
+        plain = pattern.sub("", wanted)
+        if plain != wanted and (known := _known(_bare(plain))):
+            shape = reformatted(shape_from_config(configs()[known], name=name), weights=form)
+            note = f"weights taken as {form} from the name; embedding, head, norms and routers at 16 bits"
+            return replace(shape, warnings=(*shape.warnings, note), basis=f"formula, {form} from the name")
+    return shape_from_config(preset_config(name), name=name)
