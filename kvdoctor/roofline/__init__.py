@@ -1,0 +1,1 @@
+"""Bytes, FLOPs and floors of serving a language model: pure arithmetic on the standard library."""
