@@ -207,6 +207,7 @@ def _notes(main: Judged, others: list[Judged]) -> tuple[str, ...]:
         finding, info = judged.judgement.finding, target_info(judged.case)
         what = story.bound_name(finding.bound, finding.subclass) if finding else judged.judgement.state.value
         lines.append(f"{info.role or info.engine} at {info.url}: {what}")
+    lines += filter(None, (overview.closed_loop(main.case),))
     role = target_info(main.case).role
     if role == "decode":
         lines.append(
@@ -257,7 +258,7 @@ def _assemble(main: Judged, others: list[Judged], recording: Recording) -> Diagn
         quantiles=overview.quantiles(case),
         ledgers=ledgers,
         findings=_ranked(judgement.findings),
-        gaps=(*recording.gaps, *case.machine.gaps),
+        gaps=(*recording.gaps, *case.machine.gaps, *filter(None, (overview.stale(case),))),
         cost=recording.cost,
         header=overview.header(case),
         charts=overview.charts(case),

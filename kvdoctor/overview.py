@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import statistics
 
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
@@ -11,7 +12,7 @@ from kvdoctor.causes.common import seconds_per_computed_token
 from kvdoctor.histogram import Histogram
 from kvdoctor.judge import interpolated
 from kvdoctor.metrics import Quantity
-from kvdoctor.model import Chart, Headline, Quantile, RooflinePoint, Sums
+from kvdoctor.model import Chart, Gap, Headline, Quantile, RooflinePoint, Sums
 
 QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 MAX_POINTS = 240
@@ -25,6 +26,34 @@ def quantiles(case: Case) -> dict[str, dict[str, Quantile]]:
         found = {key: histogram.quantile(q) for key, q in QUANTILES} if histogram is not None else {}
         out[name] = {key: bounds for key, bounds in found.items() if bounds is not None}
     return out
+
+
+STEADY = 0.1
+"""Spread of running + waiting over its mean, up to which the load looks like a closed loop of clients."""
+
+
+def closed_loop(case: Case) -> str | None:
+    """Say so when running + waiting stay constant: gains then come at fixed concurrency (rule 17)."""
+    running, waiting = case.timeline.series(m.RUNNING), dict(case.timeline.series(m.WAITING))
+    totals = [r + waiting.get(t, 0.0) for t, r in running]
+    if len(totals) < 5 or statistics.fmean(totals) < 2:
+        return None
+    mean = statistics.fmean(totals)
+    if statistics.pstdev(totals) > STEADY * mean:
+        return None
+    return f"Running + waiting stay near {mean:.0f}, as with a closed loop of clients: gains are at that concurrency."
+
+
+def stale(case: Case) -> Gap | None:
+    """Mark gauges that say something while no counter moved: they may be older than the window."""
+    gauges = (case.traffic.running, case.traffic.waiting, case.traffic.usage)
+    if case.traffic.lifetime or case.timeline.counters_moved():
+        return None
+    if all(g is None or g.changes or not g.last for g in gauges):
+        return None
+    return Gap(
+        "gauges", "they stand still and no counter moved, so they may be stale", "look at the engine's log"
+    )
 
 
 def _rate(value: float | None, seconds: float | None) -> float | None:

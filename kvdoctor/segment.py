@@ -46,7 +46,7 @@ def _numbers(column: Column) -> list[tuple[int, float]]:
 def _jumps(column: Column) -> list[int]:
     """Readings at which a start time changed from one number to another."""
     numbers = _numbers(column)
-    return [b[0] for a, b in zip(numbers, numbers[1:], strict=False) if a[1] != b[1]]
+    return [b[0] for a, b in itertools.pairwise(numbers) if a[1] != b[1]]
 
 
 def restarts(source: Source, engine: Engine) -> list[int]:
@@ -66,7 +66,7 @@ def stretches(source: Source, engine: Engine) -> list[Stretch]:
     if not source.at:
         return []
     edges = [0, *restarts(source, engine), len(source.at)]
-    return [Stretch(a, b - 1) for a, b in zip(edges, edges[1:], strict=False) if b > a]
+    return [Stretch(a, b - 1) for a, b in itertools.pairwise(edges) if b > a]
 
 
 def chosen(source: Source, engine: Engine) -> Stretch | None:

@@ -34,6 +34,7 @@ class Traffic:
     running: Gauge | None
     waiting: Gauge | None
     deferred: Gauge | None
+    """Waiting on KV that is on its way; where the engine does not say so much, all deferred requests."""
     usage: Gauge | None
     ttft: Histogram | None
     itl: Histogram | None
@@ -137,6 +138,12 @@ def _number(text: str | None) -> float | None:
         return None
 
 
+def kv_in_flight(timeline: Timeline) -> Quantity:
+    """Choose the gauge of waits for KV. A deferred request stays deferred when its KV has come and it lacks
+    only a slot, so the loads in progress are the better witness where they are told."""
+    return m.KV_FETCH_IN_PROGRESS if timeline.has(m.KV_FETCH_IN_PROGRESS) else m.WAITING_DEFERRED
+
+
 def pool_tokens(timeline: Timeline) -> float | None:
     """Tokens that the KV pool of one rank holds; the engine's own figure, else blocks x block size."""
     stated = _number(timeline.label(m.CACHE_CONFIG, "kv_cache_size_tokens"))
@@ -163,7 +170,7 @@ def traffic(timeline: Timeline) -> Traffic:
         preemptions=_delta(timeline, m.PREEMPTIONS),
         running=timeline.gauge(m.RUNNING),
         waiting=timeline.gauge(m.WAITING),
-        deferred=timeline.gauge(m.WAITING_DEFERRED),
+        deferred=timeline.gauge(kv_in_flight(timeline)),
         usage=timeline.gauge(m.KV_CACHE_USAGE),
         ttft=ttft,
         itl=timeline.histogram(m.ITL),

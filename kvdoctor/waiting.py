@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kvdoctor import metrics as m
 from kvdoctor.timeline import Timeline
-from kvdoctor.traffic import Traffic
+from kvdoctor.traffic import Traffic, kv_in_flight
 
 FULL = 0.9
 """KV cache usage from which a pool counts as full: with 10 blocks a request, under one request's room in ten."""
@@ -49,7 +49,7 @@ def wait_shares(timeline: Timeline, traffic: Traffic) -> WaitShares:
     if traffic.pool_tokens and traffic.prompt_per_request:
         need = traffic.prompt_per_request / traffic.pool_tokens
     for rank in timeline.ranks:
-        deferred = dict(timeline.series(m.WAITING_DEFERRED, rank))
+        deferred = dict(timeline.series(kv_in_flight(timeline), rank))
         running = dict(timeline.series(m.RUNNING, rank))
         usage = dict(timeline.series(m.KV_CACHE_USAGE, rank))
         waits = [(t, w - deferred.get(t, 0.0)) for t, w in timeline.series(m.WAITING, rank)]

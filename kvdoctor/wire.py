@@ -111,12 +111,17 @@ class Wire:
         with _Watch(connection.sock, end - time.monotonic()) as watch:
             try:
                 connection.request("GET", target, headers=headers)
-                return _answer(connection.getresponse(), limit)
+                with connection.getresponse() as response:
+                    answer = _answer(response, limit)
             except (OSError, http.client.HTTPException, Unavailable):
                 self._drop()
                 if watch.expired:
                     raise TimeoutError("deadline") from None
                 raise
+        if watch.expired:  # the socket was shut, which may look like an end
+            self._drop()
+            raise TimeoutError("deadline")
+        return answer
 
     def _connect(self, end: float) -> http.client.HTTPConnection:
         connection = _Connection(self.address.host, self.address.port)
@@ -206,9 +211,12 @@ def _answer(response: http.client.HTTPResponse, limit: int) -> Answer:
             if size > limit:
                 raise _too_long(limit)
     except http.client.IncompleteRead as error:
-        pieces.append(error.partial)
-        size, cut = size + len(error.partial), True
-    body, cut = b"".join(pieces), cut or (expected is not None and size < expected)
+        inner = error.__cause__ or error.__context__  # has what came of the last chunk
+        rest = inner.partial if isinstance(inner, http.client.IncompleteRead) else b""
+        pieces.extend((error.partial, rest))
+        cut = True
+    body = b"".join(pieces)
+    cut = cut or (expected is not None and len(body) < expected)
     if response.getheader("Content-Encoding", "").strip().lower() in ("gzip", "x-gzip"):
         body, cut = _unzipped(body, limit, cut)
     kind = response.getheader("Content-Type", "").partition(";")[0].strip().lower()

@@ -75,9 +75,34 @@ def subclass(case: Case, wait: float) -> tuple[str, str]:
     return "used_badly", f"The transfer runs at {rate}; the link's own rate is not known."
 
 
+def _unnamed_wait(case: Case) -> Finding | None:
+    """Requests are deferred and tokens come from outside, but no transfer is counted: by whom, is not told."""
+    wait = case.ttft.part(KV_WAIT) if case.ttft else 0.0
+    counted = any(case.timeline.delta(q) for q in (m.TRANSFERS, m.LOAD_SECONDS, m.TIER_READ_SECONDS))
+    if counted or case.share(wait) < COST:
+        return None
+    outside = case.traffic.external_hits or 0.0
+    gap = Gap(
+        "deferred requests",
+        "why requests are deferred is not told: remote KV, LoRA, grammar or encoder",
+        "look at the connector's own metrics and log (--kv-transfer-config), and at LoRA limits",
+    )
+    evidence = (
+        case.evidence(
+            "wait while deferred, inside the queue time", wait, "seconds", of=(m.WAITING_DEFERRED,)
+        ),
+        case.evidence("external tokens promised at admission", outside, "tokens", of=(m.EXTERNAL_HITS,)),
+    )
+    why = f"Requests are deferred for {duration(wait)}; no transfer is counted that would explain it."
+    return Finding(Bound.NETWORK, Verdict.POSSIBLE, None, why, Metric.TTFT, wait, None, evidence, (gap,))
+
+
 def check(case: Case) -> tuple[Finding, ...]:
     """Look at the wait for KV that other instances send, and at what the transfers themselves took."""
     number, *_ = _moved(case)
+    unnamed = _unnamed_wait(case)
+    if unnamed is not None:
+        return (unnamed,)
     if not case.timeline.has(m.TRANSFER_SECONDS):
         why = "No KV moves between instances, as far as this engine counts."
         gap = Gap(

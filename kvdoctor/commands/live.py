@@ -19,6 +19,10 @@ API_KEY = "KVDOCTOR_API_KEY"
 """Environment variable for a key that should not stand on a command line."""
 
 
+HEADER_SECONDS = 1.9
+"""Age of the recording at which the header is shown: two intervals of a second, and under three seconds."""
+
+
 @dataclass(slots=True)
 class Progress:
     """Shows the header once, then one line that is written over, all on standard error of a terminal."""
@@ -30,7 +34,7 @@ class Progress:
     def __call__(self, recording: Recording, source: Source) -> None:
         """Take note of a reading."""
         self.seen.add(source.name)
-        if not self.shown and len(source.at) >= 2:
+        if not self.shown and (source.at[-1] >= HEADER_SECONDS or source.at[-1] >= self.seconds):
             self.shown = True
             self._header(recording)
         if sys.stderr.isatty():

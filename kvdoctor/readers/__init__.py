@@ -9,7 +9,7 @@ from kvdoctor import frames
 from kvdoctor.errors import KvdoctorError
 from kvdoctor.readers.merge import merge
 from kvdoctor.readers.opened import READABLE, Opened, opened
-from kvdoctor.readers.pages import Page, foreign, pages
+from kvdoctor.readers.pages import Page, pages
 from kvdoctor.readers.series import Series
 from kvdoctor.readers.single import Singles
 from kvdoctor.recording import Recording
@@ -37,7 +37,7 @@ def _read(path: str, singles: Singles) -> Recording | None:
         found = pages(file.stream)
         first, second = next(found, None), next(found, None)
         if first is None:
-            raise foreign(file.name, b"")
+            raise KvdoctorError(f"{file.name} has nothing in it: {file.trouble or 'it is blank'}", READABLE)
         if second is None and first.wall is None and not first.failed:
             singles.add(file, path, first)
             return None

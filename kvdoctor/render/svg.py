@@ -26,19 +26,24 @@ _UNWANTED = re.compile(r"<!--.*?-->|<metadata>.*?</metadata>|<style\b.*?</style>
 _OPENING = re.compile(r'<svg\b[^>]*?viewBox="([^"]*)"[^>]*>', re.DOTALL)
 _COLOUR = re.compile(r"#010[1-3][0-9a-f]{2}")
 _FONT = re.compile(r"(font: [^'\";]*?px) [^;\"]*")
+_TAG = re.compile(r"<[^>]*>")
 _ID = re.compile(r' id="')
 _USE = re.compile(r'(xlink:href="#|url\(#)')
 
 
 def inline(svg: str, slug: str, title: str, description: str) -> str:
     """Return the `<svg>` element; `slug` makes its ids its own, title and description are read aloud."""
-    body = _UNWANTED.sub("", _PROLOGUE.sub("", svg))
-    body = _ID.sub(f' id="{slug}-', _USE.sub(lambda m: f"{m[1]}{slug}-", body))
-    body = _COLOUR.sub(lambda m: f"var({PROPERTIES[m[0]]})", body)
-    body = _FONT.sub(r"\1 var(--sans)", body)
+    body = _TAG.sub(lambda m: _own(m[0], slug), _UNWANTED.sub("", _PROLOGUE.sub("", svg)))
     head = (
         '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="{}" '
         f'role="img" aria-labelledby="{slug}-title {slug}-desc">\n<title id="{slug}-title">{escape(title)}</title>\n'
         f'<desc id="{slug}-desc">{escape(description)}</desc>'
     )
     return _OPENING.sub(lambda m: head.format(m[1]), body, count=1).strip()
+
+
+def _own(tag: str, slug: str) -> str:
+    """Rewrite one tag: ids and references to them, colours, fonts. Text between tags is never touched."""
+    tag = _ID.sub(f' id="{slug}-', _USE.sub(lambda m: f"{m[1]}{slug}-", tag))
+    tag = _COLOUR.sub(lambda m: f"var({PROPERTIES[m[0]]})", tag)
+    return _FONT.sub(r"\1 var(--sans)", tag)

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 
 from kvdoctor.errors import KvdoctorError
-from kvdoctor.roofline.formats import kv_format
 from kvdoctor.roofline.machine import Card
 from kvdoctor.roofline.quantity import size_bytes, token_count
 from kvdoctor.roofline.shape import KvStorage, Layout, ModelShape
@@ -133,32 +132,3 @@ def accepted_of(drafted: int, accept: float | None) -> float:
             "give a rate of 0 to 1, or a mean accept length of at most drafted + 1",
         )
     return accept if accept > 1 else accepted_tokens(accept, drafted)
-
-
-def storage_warnings(question: Question) -> tuple[str, ...]:
-    """What of the question is unusual enough to say."""
-    shape, layout, load = question.shape, question.layout, question.load
-    found = []
-    longest = max(tokens for tokens, _ in load.lengths)
-    if shape.max_positions and longest > shape.max_positions:
-        found.append(
-            f"a context of {longest:,.0f} tokens is beyond the {shape.max_positions:,} positions of the config"
-        )
-    heads = {x.cache.kv_heads for x in shape.layers if x.cache and not x.cache.latent}
-    width = layout.attention_tp
-    for count in sorted(heads):
-        if width > count:
-            found.append(
-                f"{count} KV heads over {width} ranks: each rank keeps a whole head, so KV no longer shrinks"
-            )
-        elif count % width:
-            found.append(
-                f"{count} KV heads do not divide over {width} ranks: engines refuse it or pad; a mean is given"
-            )
-    if any(x.cache and x.cache.latent for x in shape.layers) and width > 1 and layout.dcp == 1:
-        found.append(f"MLA keeps its latent whole on each of the {width} ranks: TP does not shrink it")
-    if kv_format(question.storage.dtype or shape.kv_dtype)[0] == "fp8" and "fp8" not in shape.kv_dtype:
-        found.append(
-            "fp8 KV is a switch of the engine (--kv-cache-dtype fp8), not a property of the checkpoint"
-        )
-    return tuple(found)
