@@ -156,7 +156,7 @@ def sums(case: Case) -> Sums:
     load = None
     if case.ttft is not None:
         load = case.ttft.part("kv_wait") + case.ttft.part("kv_load")
-    note = "A hit saves the computing of K and V once; each decode step still reads them, and a far hit must first be loaded."
+    note = "A hit saves the computing of K and V once; decode steps still read them, and a far hit is loaded first."
     return Sums(saved, reads[3] if reads else None, load, note)
 
 

@@ -102,6 +102,14 @@ def within_rates(case: Case) -> tuple[float, float] | None:
     return max(rates[:-1]), rates[-1]
 
 
+def _recomputed(case: Case, lost: float) -> float:
+    """Seconds of a request for computing a share of its prompt that used to hit."""
+    t = case.traffic
+    if not t.computed or not t.prompt_tokens:
+        return 0.0
+    return case.prefill_cost / t.computed * t.prompt_tokens * lost
+
+
 def _dropped(before: float, now: float) -> bool:
     return before - now >= FELL_BY and now < FELL_TO * before
 
@@ -123,7 +131,7 @@ def fell(case: Case) -> Finding:
     if not _dropped(before, now):
         why = "The hit rate is about what it was on this server."
         return _finding(Verdict.RULED_OUT, "fell", why, evidence=evidence)
-    cost = case.prefill_cost * (before - now) / (1 - now)
+    cost = _recomputed(case, before - now)
     why = f"The hit rate fell from {percent(before)} to {percent(now)} on this very server."
     if case.share(cost) < COST:
         return _finding(Verdict.POSSIBLE, "fell", why + " It costs little so far.", cost, evidence)
