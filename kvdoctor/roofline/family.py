@@ -26,6 +26,8 @@ class Family:
     """Norm vectors of H a layer."""
     norm_bias: bool = False
     positions: Literal["rope", "learned", "none"] = "rope"
+    rotary: float = 1.0
+    """Share of a head that rotary embedding turns, where `partial_rotary_factor` is absent."""
     slides: Literal["no", "all", "even", "pattern"] = "no"
     """Which layers slide when `sliding_window` is set and no list says: `pattern` is every n-th full."""
     pattern: int = 0
@@ -43,7 +45,7 @@ class Family:
 _LLAMA = Family()
 _QWEN2 = Family(bias="qkv", slides="all")
 _QWEN3 = Family(qk_norm="head", slides="all")
-_QWEN_HYBRID = Family(qk_norm="head", gate_query=True)
+_QWEN_HYBRID = Family(qk_norm="head", gate_query=True, rotary=0.25)
 _GEMMA = Family(tied=True)
 _GEMMA2 = Family(tied=True, norms=4, slides="even")
 _GEMMA3 = Family(tied=True, norms=4, qk_norm="head", slides="pattern", pattern=6)
@@ -52,7 +54,7 @@ _GPT2 = Family(
 )
 _GRANITE_MOE = Family(tied=True, expert_width="intermediate_size", ffn="block_sparse_moe")
 _DEEPSEEK = Family()
-_GLM4 = Family(bias="qkv", bias_if_asked="qkv")
+_GLM4 = Family(bias="qkv", bias_if_asked="qkv", rotary=0.5)
 _MINIMAX = Family(expert_width="intermediate_size", qk_norm="full", ffn="block_sparse_moe")
 
 FAMILIES: dict[str, Family] = {
@@ -100,10 +102,12 @@ FAMILIES: dict[str, Family] = {
     "gpt_bigcode": _GPT2,
     "opt": replace(_GPT2, attention="self_attn"),
     "falcon": Family(gated=False, tied=True, norm_bias=True, attention="self_attention"),
-    "gpt_neox": Family(gated=False, bias="all", ffn_bias=True, norm_bias=True, attention="attention"),
+    "gpt_neox": Family(
+        gated=False, bias="all", ffn_bias=True, norm_bias=True, rotary=0.25, attention="attention"
+    ),
     "starcoder2": Family(gated=False, bias="all", ffn_bias=True, tied=True, norm_bias=True, slides="all"),
-    "stablelm": Family(norm_bias=True, bias_if_asked="qkv"),
-    "nemotron": Family(gated=False, norm_bias=True),
+    "stablelm": Family(norm_bias=True, bias_if_asked="qkv", rotary=0.25),
+    "nemotron": Family(gated=False, norm_bias=True, rotary=0.5),
     "nemotron-nas": _LLAMA,
     "nemotron_h": Family(gated=False, norms=1, positions="none", attention="mixer", ffn="mixer"),
     "cohere": Family(tied=True, norms=1),
@@ -129,8 +133,8 @@ FAMILIES: dict[str, Family] = {
     "kimi_k25": _DEEPSEEK,
     "kimi_linear": Family(positions="none"),
     "kimi_k3": Family(positions="none"),
-    "glm": Family(bias="qkv", bias_if_asked="qkv"),
-    "glm4": Family(bias="none", bias_if_asked="qkv", norms=4),
+    "glm": Family(bias="qkv", bias_if_asked="qkv", rotary=0.5),
+    "glm4": Family(bias="none", bias_if_asked="qkv", norms=4, rotary=0.5),
     "glm4_moe": _GLM4,
     "glm4v_moe_text": _GLM4,
     "glm4_moe_lite": _DEEPSEEK,

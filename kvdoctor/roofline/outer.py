@@ -45,4 +45,4 @@ def rope_dim(keys: Keys, family: Family, layers: tuple[Layer, ...]) -> int:
     fraction = keys.raw("partial_rotary_factor", "rotary_pct")
     if explicit:
         return explicit
-    return round(cache.k_dim * fraction) if isinstance(fraction, float) else cache.k_dim
+    return round(cache.k_dim * (fraction if isinstance(fraction, (int, float)) else family.rotary))
