@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kvdoctor.commands.facts import Told
-from kvdoctor.commands.output import Output
 from kvdoctor.errors import KvdoctorError
-from kvdoctor.recording import Recording
+
+if TYPE_CHECKING:
+    from kvdoctor.commands.output import Output
+    from kvdoctor.recording import Recording
 
 Gpu = Annotated[str | None, typer.Option(help="card, for its bandwidth: H100, A100-80GB, L4, ...")]
 Bandwidth = Annotated[
@@ -78,7 +79,8 @@ def diagnose(
     kvdoctor diagnose --url http://host:8000 --gpu H100 --model Llama-3.1-8B --html report.html
     kvdoctor diagnose recording.kvd --slow itl --json
     """
-    from kvdoctor.commands.facts import facts
+    from kvdoctor.commands.facts import Told, facts
+    from kvdoctor.commands.output import Output
 
     output = Output(html, json, markdown, fail_on)
     output.check()
@@ -131,7 +133,8 @@ def report(
     kvdoctor report recording.kvd --html report.html
     kvdoctor report before.kvd --markdown
     """
-    from kvdoctor.commands.facts import facts
+    from kvdoctor.commands.facts import Told, facts
+    from kvdoctor.commands.output import Output
 
     output = Output(html, json, markdown, fail_on)
     output.check()
