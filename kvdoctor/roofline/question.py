@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kvdoctor.errors import KvdoctorError
 from kvdoctor.roofline.machine import Card
@@ -22,15 +22,17 @@ class Question:
 
     shape: ModelShape
     card: Card
-    layout: Layout = Layout()
-    load: Load = Load()
-    storage: KvStorage = KvStorage()
+    layout: Layout = field(default_factory=Layout)
+    load: Load = field(default_factory=Load)
+    storage: KvStorage = field(default_factory=KvStorage)
     pool_bytes: float | None = None
     """The KV pool of one rank as given; None works it out from the card and the utilization."""
     utilization: float = UTILIZATION
     drafted: int = 0
     accepted: float = 1.0
     """Tokens that one step yields for a sequence; 1 without speculation."""
+    replicas: int = 1
+    """Copies of this service on the GPUs that were named; every figure is of one."""
 
     @property
     def machine(self) -> Machine | None:
@@ -62,8 +64,8 @@ def _share(entry: str) -> tuple[int, float]:
         share = float(weight) if weight else 1.0
     except ValueError as error:
         raise KvdoctorError(f"{weight!r} is no weight of a context", "write 4k:3,32k:1") from error
-    if tokens <= 0 or not 0 < share < math.inf:
-        raise KvdoctorError(f"{entry!r} is no context", "lengths and weights are above zero")
+    if tokens < 0 or not 0 < share < math.inf:
+        raise KvdoctorError(f"{entry!r} is no context", "lengths and weights are not negative")
     return tokens, share
 
 

@@ -1,0 +1,118 @@
+"""The first token: the prefill of a miss and of a hit, and fetching a prefix against computing it again."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from kvdoctor.roofline import prefill
+from kvdoctor.roofline.hardware import HBM_READ_FRACTION, PREFILL_FRACTION
+from kvdoctor.roofline.machine import Card
+from kvdoctor.roofline.prefill import PrefillFloor
+from kvdoctor.roofline.question import Question
+from kvdoctor.roofline.step import Load, Machine, decode_step
+from kvdoctor.roofline.tiers import TIERS, FetchOrCompute, Tier, fetch_or_compute
+
+# What a peer copy reaches of NVLink's rate: 276 of 300 GB/s on NVLink 3.
+_PEER_FRACTION = 0.92
+
+
+@dataclass(frozen=True, slots=True)
+class FirstToken:
+    """The prefill of one sequence of the context, and the floors on its TTFT; queueing comes on top."""
+
+    tokens: float
+    flops: float
+    floor: PrefillFloor | None
+    """None where no bandwidth is known."""
+    expected_seconds: float | None
+    """At the share of the peak that engines reach; None where no peak is known."""
+    miss_seconds: float | None
+    """Without a cached prefix: prefill and one decode step."""
+    hit_tokens: float
+    """Tokens still computed on a hit: those of the last block."""
+    hit_seconds: float | None
+    """Where all other blocks are in HBM."""
+
+
+def first_token(question: Question) -> FirstToken:
+    """Work out the prefill of the context, as a miss and as a hit."""
+    machine, tokens = question.machine, question.load.context
+    fresh = min(tokens, float(question.storage.block_size))
+    work = prefill.flops(question.shape, new=tokens)
+    if machine is None:
+        return FirstToken(tokens, work, None, None, None, fresh, None)
+    floor = _floor(question, machine, tokens, 0.0)
+    expected = _floor(question, machine, tokens, 0.0, PREFILL_FRACTION).seconds if machine.peak else None
+    one = decode_step(question.shape, machine, Load(1.0, tokens), question.layout, question.storage)
+    hit = _floor(question, machine, fresh, tokens - fresh)
+    return FirstToken(
+        tokens,
+        work,
+        floor,
+        expected,
+        floor.seconds + one.seconds_floor,
+        fresh,
+        hit.seconds + one.seconds_floor,
+    )
+
+
+def _floor(
+    question: Question, machine: Machine, new: float, cached: float, efficiency: float = 1.0
+) -> PrefillFloor:
+    """The prefill's floor; without a known peak only its reads count."""
+    return prefill.floor(
+        question.shape,
+        new=new,
+        cached=cached,
+        layout=question.layout,
+        bandwidth=machine.bandwidth,
+        peak=machine.peak or math.inf,
+        storage=question.storage,
+        efficiency=efficiency,
+    )
+
+
+def tiers_of(card: Card) -> tuple[Tier, ...]:
+    """Where a prefix may lie seen from this card: its own memory, its peers, its host, the network, a disk."""
+    found = []
+    for tier in TIERS:
+        if tier.name == "HBM" and card.bandwidth:
+            rate = card.bandwidth * (1.0 if card.basis.startswith("measured") else HBM_READ_FRACTION)
+            tier = replace(tier, line_rate=card.bandwidth, measured=rate, note="")
+        if tier.name.startswith("NVLink"):
+            link = card.gpu.nvlink_bytes_per_s if card.gpu else None
+            if not link:
+                continue
+            tier = replace(tier, name="NVLink peer", line_rate=link, measured=link * _PEER_FRACTION)
+        if "PCIe" in tier.name and not _own_generation(tier, card):
+            continue
+        found.append(tier)
+    return tuple(found)
+
+
+def _own_generation(tier: Tier, card: Card) -> bool:
+    """Whether a PCIe tier is of the card's generation; all are shown where that is not known."""
+    generation = card.gpu.pcie_gen if card.gpu else None
+    known = [t for t in TIERS if "PCIe" in t.name]
+    named = any(f"PCIe {generation}.0" in t.name for t in known)
+    return not named or f"PCIe {generation}.0" in tier.name
+
+
+def prefix_places(question: Question) -> tuple[FetchOrCompute, ...]:
+    """Fetch against recompute of the whole context, tier by tier; empty where no peak is known."""
+    machine = question.machine
+    if machine is None or not machine.peak:
+        return ()
+    return tuple(
+        fetch_or_compute(
+            question.shape,
+            tier,
+            tokens=question.load.context,
+            peak=machine.peak,
+            efficiency=PREFILL_FRACTION,
+            layout=question.layout,
+            storage=question.storage,
+        )
+        for tier in tiers_of(question.card)
+    )
