@@ -78,9 +78,12 @@ def interference(case: Case) -> Finding:
         case.evidence("prefill seconds over the decode time lost", explained, "ratio", threshold=WITNESS,
                       of=(m.PREFILL,)),
     )  # fmt: skip
-    if part < BESIDE * case.itl.seconds or tail.tail < TAIL_GAPS:
+    if case.share(cost) < COST or tail.tail < TAIL_GAPS:
         why = "Decode steps are even: no prefill to speak of runs inside them."
         return Finding(Bound.COMPUTE, Verdict.RULED_OUT, "interference", why, evidence=evidence)
+    if part < BESIDE * case.itl.seconds:
+        why = f"Prefill inside decode steps takes {duration(part)} of a mean ITL of {duration(case.itl.seconds)}: a little."
+        return Finding(Bound.COMPUTE, Verdict.POSSIBLE, "interference", why, Metric.ITL, cost, cost, evidence)
     if explained is None or explained < WITNESS or not case.traffic.computed:
         gap = Gap("itl tail", "long gaps without prefill to explain them", "look at stacks during a long gap")
         why = f"{tail.tail:.0f} long gaps, but too little prefill in the window to explain them."
