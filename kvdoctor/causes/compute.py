@@ -82,7 +82,7 @@ def interference(case: Case) -> Finding:
         why = "Decode steps are even: no prefill to speak of runs inside them."
         return Finding(Bound.COMPUTE, Verdict.RULED_OUT, "interference", why, evidence=evidence)
     if part < BESIDE * case.itl.seconds:
-        why = f"Prefill inside decode steps takes {duration(part)} of a mean ITL of {duration(case.itl.seconds)}: a little."
+        why = f"Prefill inside decode steps takes {duration(part)} of {duration(case.itl.seconds)} mean ITL."
         return Finding(Bound.COMPUTE, Verdict.POSSIBLE, "interference", why, Metric.ITL, cost, cost, evidence)
     if explained is None or explained < WITNESS or not case.traffic.computed:
         gap = Gap("itl tail", "long gaps without prefill to explain them", "look at stacks during a long gap")
