@@ -52,6 +52,10 @@ def _mixer(
     kind = mixer.kind
     if kind in ("ffn", "moe"):
         return (), None, None, "none"
+    if name == "falcon_h1":
+        attention, cache, _, _ = _attention(keys, name, family, hidden, mixer, owns_index=False)
+        recurrent, state = mamba.mamba2(keys, hidden, "mamba")
+        return (*attention, *recurrent), cache, state, "parallel"
     if kind in ("full", "window", "chunk"):
         return (*_attention(keys, name, family, hidden, mixer, owns_index=owns_index),)
     if kind == "kda":
@@ -97,6 +101,8 @@ def _heads(keys: Keys, name: str, mixer: Mixer) -> gqa.Heads:
         size = keys.optional("global_head_dim") or heads.qk_dim
         kv = keys.optional("num_global_key_value_heads") or heads.kv
         return gqa.Heads(heads.query, kv, size, size)
+    if mixer.kind == "window" and (other := keys.section("attention_other_setting")):
+        return gqa.heads_of(Keys({"hidden_size": keys.positive("hidden_size"), **other}), name)
     if name in _MIMO and mixer.kind == "window":
         size = keys.optional("swa_head_dim") or heads.qk_dim
         return gqa.Heads(

@@ -37,7 +37,7 @@ _STRUCTURAL: dict[str, tuple[str, ...]] = {
     "swa_num_key_value_heads": ("mimo_v2", "mimo_v2_flash"),
     "moe_latent_size": ("nemotron_h",),
     "routed_expert_hidden_size": ("kimi_linear", "kimi_k3"),
-    "mamba_d_state": ("jamba", "bamba", "granitemoehybrid"),
+    "mamba_d_state": ("jamba", "bamba", "granitemoehybrid", "falcon_h1"),
     "ssm_cfg": (),
     "altup_num_inputs": ("gemma3n", "gemma3n_text"),
 }

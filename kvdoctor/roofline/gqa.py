@@ -38,7 +38,7 @@ def kv_heads(keys: Keys, name: str, query: int) -> int:
         return 1 if keys.flag("multi_query", default=True) else query
     if name == "falcon" and not keys.flag("new_decoder_architecture"):
         return 1 if keys.flag("multi_query", default=True) else keys.count("num_kv_heads", default=query)
-    found = keys.count("num_key_value_heads", "num_kv_heads", "multi_query_group_num", default=query)
+    found = keys.count("num_key_value_heads", "num_kv_heads", "num_attention_groups", default=query)
     if found == 0 or query % found:
         raise refusal("num_key_value_heads", f"is {found}, which does not divide {query} query heads")
     return found

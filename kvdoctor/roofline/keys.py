@@ -43,11 +43,13 @@ class Keys:
         return None
 
     def optional(self, *names: str) -> int | None:
-        """A whole number, or None where no key has one. Raises KvdoctorError for a value that is no number."""
+        """A whole number, or None where no key has one. Raises KvdoctorError for a value that is no count."""
         for name in names:
             value = self.values.get(name)
             if value is None:
                 continue
+            if isinstance(value, (list, tuple)):
+                raise refusal(name, "is a list of per-layer values that is not understood")
             if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
                 raise refusal(name, f"is {value!r}, not a number")
             if value < 0 or value == float("inf") or int(value) != value:

@@ -69,6 +69,8 @@ def moe_layers(keys: Keys, layers: int) -> list[bool]:
         return [kind == "sparse" for kind in kinds]
     if (places := keys.items("moe_layers")) is not None:
         return [i in places for i in range(layers)]
+    if listed := keys.text("moe_layers_enum"):
+        return [str(i) in listed.replace(" ", "").split(",") for i in range(layers)]
     if period := keys.optional("expert_layer_period"):
         offset = keys.count("expert_layer_offset", default=0)
         return [i % period == offset for i in range(layers)]
@@ -87,10 +89,14 @@ def dense_width(keys: Keys, name: str, hidden: int) -> int:
     """FFN width of a layer without experts; 4H where GPT-2 and Falcon leave it out."""
     if name in ("llama4", "llama4_text"):
         return keys.positive("intermediate_size_mlp", "intermediate_size")
+    if (each := keys.items("intermediate_size")) is not None:
+        if len(set(map(str, each))) > 1 or not isinstance(each[0], int):
+            raise refusal("intermediate_size", "differs from layer to layer")
+        return each[0]
     found = keys.optional(*_DENSE)
     if found:
         return found
-    if name in ("gpt2", "gpt_bigcode", "falcon"):
+    if name in ("gpt2", "gpt_bigcode", "falcon", "bloom", "gptj"):
         return keys.count("ffn_hidden_size", default=4 * hidden)
     raise refusal("intermediate_size", "is missing")
 
