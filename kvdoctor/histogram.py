@@ -27,15 +27,14 @@ class Histogram:
 
     def quantile(self, q: float) -> Quantile | None:
         """Return the bucket that the q-th quantile lies in; None without an observation."""
-        rank, seen, low = q * self.count, 0.0, 0.0
+        rank, seen, lows = q * self.count, 0.0, (0.0, *self.bounds[:-1])
         if self.count <= 0:
             return None
-        for bound, count in zip(self.bounds, self.counts, strict=True):
+        for low, bound, count in zip(lows, self.bounds, self.counts, strict=True):
             seen += count
             if count and seen >= rank - 1e-9:
                 return Quantile(low, bound)
-            low = bound
-        return Quantile(low, math.inf)
+        return Quantile(lows[-1], math.inf)
 
     def above(self, limit: float) -> float:
         """Return how many observations certainly exceed a limit: their bucket begins at or above it."""
@@ -44,17 +43,16 @@ class Histogram:
 
 
 def from_cumulative(cumulative: dict[float, float], total: float, count: float) -> Histogram | None:
-    """Build a histogram from `le` -> cumulative count. None when it has no count to trust.
+    """Build a histogram from `le` -> cumulative count. None when it has no sum and count to trust.
 
     A text cut before `+Inf` has its count from `_count`; a scrape that raced with an observation may
-    be off by one between buckets, so counts below zero are taken as zero.
+    be off by one between buckets, so counts below zero are taken as zero. What is not finite is left out.
     """
-    if math.isnan(count) or count < 0:
+    if not math.isfinite(count) or not math.isfinite(total) or count < 0:
         return None
+    cumulative = {b: n for b, n in cumulative.items() if math.isfinite(n) and not math.isnan(b)}
+    cumulative.setdefault(math.inf, count)
     bounds = sorted(cumulative)
-    if not bounds or bounds[-1] != math.inf:
-        bounds.append(math.inf)
-        cumulative = {**cumulative, math.inf: count}
     counts, before = [], 0.0
     for bound in bounds:
         counts.append(max(0.0, cumulative[bound] - before))

@@ -45,13 +45,12 @@ def interpolated(histogram: Histogram | None, q: float) -> float | None:
     """Estimate a quantile inside its bucket, evenly spread; the low bound in the last bucket. None when empty."""
     if histogram is None or histogram.count <= 0:
         return None
-    rank, seen, low = q * histogram.count, 0.0, 0.0
-    for bound, count in zip(histogram.bounds, histogram.counts, strict=True):
+    rank, seen, lows = q * histogram.count, 0.0, (0.0, *histogram.bounds[:-1])
+    for low, bound, count in zip(lows, histogram.bounds, histogram.counts, strict=True):
         if count and seen + count >= rank - 1e-9:
             return low if math.isinf(bound) else low + (bound - low) * max(0.0, rank - seen) / count
         seen += count
-        low = bound
-    return low
+    return lows[-1]
 
 
 def misses(case: Case) -> dict[Metric, float]:

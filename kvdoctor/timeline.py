@@ -256,7 +256,6 @@ class Timeline:
                 total += rise * family.scale
             else:
                 count += rise
-        cumulative.pop(math.nan, None)
         return from_cumulative(cumulative, total, count)
 
 
