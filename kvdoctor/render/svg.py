@@ -24,6 +24,7 @@ PROPERTIES: dict[str, str] = {
 _PROLOGUE = re.compile(r"^.*?(?=<svg\b)", re.DOTALL)
 _UNWANTED = re.compile(r"<!--.*?-->|<metadata>.*?</metadata>|<style\b.*?</style>", re.DOTALL)
 _OPENING = re.compile(r'<svg\b[^>]*?viewBox="([^"]*)"[^>]*>', re.DOTALL)
+_NAMESPACES = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
 _COLOUR = re.compile(r"#010[1-3][0-9a-f]{2}")
 _FONT = re.compile(r"(font: [^'\";]*?px) [^;\"]*")
 _TAG = re.compile(r"<[^>]*>")
@@ -34,12 +35,13 @@ _USE = re.compile(r'(xlink:href="#|url\(#)')
 def inline(svg: str, slug: str, title: str, description: str) -> str:
     """Return the `<svg>` element; `slug` makes its ids its own, title and description are read aloud."""
     body = _TAG.sub(lambda m: _own(m[0], slug), _UNWANTED.sub("", _PROLOGUE.sub("", svg)))
-    head = (
-        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="{}" '
+    spoken = (
         f'role="img" aria-labelledby="{slug}-title {slug}-desc">\n<title id="{slug}-title">{escape(title)}</title>\n'
         f'<desc id="{slug}-desc">{escape(description)}</desc>'
     )
-    return _OPENING.sub(lambda m: head.format(m[1]), body, count=1).strip()
+    return _OPENING.sub(
+        lambda found: f'<svg {_NAMESPACES} viewBox="{found[1]}" {spoken}', body, count=1
+    ).strip()
 
 
 def _own(tag: str, slug: str) -> str:
