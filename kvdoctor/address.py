@@ -89,5 +89,5 @@ def _base(path: str) -> str:
 
 def _shown(url: str) -> str:
     """Return a URL that may be malformed, without what may be a password."""
-    before, at, after = clean(url).rpartition("@")
+    before, at, after = " ".join(clean(url).split()).rpartition("@")
     return f"{MASK}@{after}" if at and before else mask_url(after)

@@ -7,9 +7,9 @@ from itertools import chain
 
 from kvdoctor import frames
 from kvdoctor.errors import KvdoctorError
-from kvdoctor.readers.merge import merge
-from kvdoctor.readers.opened import READABLE, Opened, opened
-from kvdoctor.readers.pages import Page, pages
+from kvdoctor.readers.merge import merged
+from kvdoctor.readers.opened import READABLE, Opened, open_file
+from kvdoctor.readers.pages import Page, pages_of
 from kvdoctor.readers.series import Series
 from kvdoctor.readers.single import Singles
 from kvdoctor.recording import Recording
@@ -26,15 +26,15 @@ def read(paths: Sequence[str]) -> Recording:
         raise KvdoctorError("there is no file to read", READABLE)
     singles = Singles()
     recordings = [found for path in paths if (found := _read(path, singles)) is not None]
-    return merge(recordings, singles.recordings())
+    return merged(recordings, singles.recordings())
 
 
 def _read(path: str, singles: Singles) -> Recording | None:
     """Return what a file holds; None for a single page, which joins the others of its process."""
-    with opened(path) as file:
+    with open_file(path) as file:
         if file.stream.peek(len(frames.MAGIC)).startswith(frames.MAGIC):
             return load_stream(file.stream, file.name)
-        found = pages(file.stream)
+        found = pages_of(file.stream)
         first, second = next(found, None), next(found, None)
         if first is None:
             raise KvdoctorError(f"{file.name} has nothing in it: {file.trouble or 'it is blank'}", READABLE)

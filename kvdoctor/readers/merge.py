@@ -10,7 +10,7 @@ from kvdoctor.model import Cost
 from kvdoctor.recording import Recording, Source
 
 
-def merge(timed: Sequence[Recording], untimed: Sequence[Recording]) -> Recording:
+def merged(timed: Sequence[Recording], untimed: Sequence[Recording]) -> Recording:
     """Bring recordings together on one clock that starts with the first of them; later facts count.
 
     How the clocks of untimed ones relate is not known: each of them keeps its own start.

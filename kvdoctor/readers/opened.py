@@ -81,7 +81,7 @@ class Unzipped(io.RawIOBase):
 
 
 @contextmanager
-def opened(path: str) -> Iterator[Opened]:
+def open_file(path: str) -> Iterator[Opened]:
     """Open a file, or stdin for `-`; KvdoctorError when it cannot be opened or has nothing in it."""
     name = "stdin" if path == STDIN else os.path.basename(path) or path
     try:

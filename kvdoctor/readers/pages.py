@@ -33,7 +33,7 @@ class Page:
     notes: list[tuple[str, object]] = field(default_factory=list)
 
 
-def pages(stream: BinaryIO) -> Iterator[Page]:
+def pages_of(stream: BinaryIO) -> Iterator[Page]:
     """Yield the pages of a file. What stands before the first mark comes first, without a time."""
     first = True
     for block in _blocks(stream):

@@ -71,7 +71,7 @@ class Series:
         readings = sum(len(source.at) for source in recording.sources)
         bad = sum(parser.bad for parser in self._parsers)
         if not readings and self._failures and not bad:
-            reason = next(iter(self._failures))
+            reason = trouble or next(iter(self._failures))
             raise KvdoctorError(f"{self.name} has no reading: all failed ({reason})", "record again")
         if not readings or bad > sum(len(source.columns) for source in recording.sources) * readings:
             raise foreign(self.name, self._first)

@@ -1,0 +1,15 @@
+"""Settings for all property tests."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+# The machine that runs the tests may be busy: how long an example takes says nothing.
+settings.register_profile(
+    "unhurried",
+    deadline=None,
+    database=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("unhurried")
