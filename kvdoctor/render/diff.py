@@ -8,7 +8,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from kvdoctor.model import Diagnosis
-from kvdoctor.render import comparison, words
+from kvdoctor.render import comparison, facts
 from kvdoctor.render.comparison import Line
 from kvdoctor.render.markdown import plain, table
 from kvdoctor.render.paper import Printable, columns, heading, items, line
@@ -30,8 +30,8 @@ def _blocks(before: Diagnosis, after: Diagnosis) -> Iterator[RenderableType]:
     )
     yield columns(
         (
-            (Text("window before"), Text(words.window(before.window))),
-            (Text("window after"), Text(words.window(after.window))),
+            (Text("window before"), Text(facts.window(before.window))),
+            (Text("window after"), Text(facts.window(after.window))),
         ),
         fixed=(0,),
     )
@@ -51,8 +51,8 @@ def markdown(before: Diagnosis, after: Diagnosis) -> str:
     """Return what changed for a ticket."""
     lines = [f"## kvdoctor: {plain(comparison.headline(before, after))}", ""]
     lines += [f"- {when}: {plain(said)}" for when, said in comparison.summaries(before, after)]
-    lines += [f"- window before: {plain(words.window(before.window))}"]
-    lines += [f"- window after: {plain(words.window(after.window))}", ""]
+    lines += [f"- window before: {plain(facts.window(before.window))}"]
+    lines += [f"- window after: {plain(facts.window(after.window))}", ""]
     if against := comparison.doubts(before, after):
         lines += ["Not quite comparable:", "", *(f"- {plain(doubt)}" for doubt in against), ""]
     for group in comparison.tables(before, after):

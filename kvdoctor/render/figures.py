@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import math
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kvdoctor.model import Basis, Chart, Ledger, RooflinePoint
 from kvdoctor.render import outline, words
-from kvdoctor.render.svg import FILLS, INK, MUTED, RULE, SERIES, STROKES, inline
+from kvdoctor.render.drawing import FONT, GLYPH, SMALL, draw, log_ticks, ticks
+from kvdoctor.render.svg import FILLS, MUTED, RULE, SERIES, STROKES, inline
 from kvdoctor.render.text import clean, shorten
 from kvdoctor.units import duration, gb, percent, tick
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-DOTS_PER_INCH = 72  # one SVG unit a point, so that sizes below are in CSS pixels
-FONT, SMALL = 13.0, 11.5
-GLYPH = 0.62
-"""Mean width of a character in font sizes: DejaVu Sans, on the wide side, so that labels stay inside."""
 LEDGER_SIZE, CHART_SIZE, ROOF_SIZE = (620.0, 86.0), (400.0, 190.0), (620.0, 330.0)
 NESTED = 0.62
 """Height of a bar inside another one, of the outer one's."""
@@ -36,54 +31,6 @@ ROOF_BEFORE, ROOF_AFTER = 8.0, 0.8
 """Room beside the service on the roofline: a factor left of it, and right of it a share of what lies left (log)."""
 MOST_POINTS = 1200
 """Points of a line that a figure of this size can show; longer lines keep each stretch's extremes."""
-RC: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "kvdoctor",
-    "text.parse_math": False,
-    "text.usetex": False,
-    "font.family": ["DejaVu Sans"],
-    "font.size": FONT,
-    "axes.edgecolor": RULE,
-    "axes.labelcolor": MUTED,
-    "text.color": INK,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.labelsize": SMALL,
-    "ytick.labelsize": SMALL,
-    "axes.unicode_minus": False,
-    "hatch.linewidth": 0.7,
-}
-
-
-def _draw(size: tuple[float, float], draw: Callable[[Axes], None]) -> str:
-    """Return the SVG of one pair of axes that `draw` fills; the same bytes for the same figure."""
-    from matplotlib import rc_context
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    buffer = io.StringIO()
-    with rc_context(RC), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # only its width is guessed
-        figure = Figure(
-            (size[0] / DOTS_PER_INCH, size[1] / DOTS_PER_INCH), DOTS_PER_INCH, layout="constrained"
-        )
-        canvas = FigureCanvasSVG(figure)
-        axes = figure.add_subplot()
-        figure.patch.set_visible(False)
-        axes.patch.set_visible(False)
-        axes.spines[["top", "right"]].set_visible(False)
-        draw(axes)
-        canvas.print_svg(buffer, metadata={"Date": None})  # type: ignore[no-untyped-call]
-    return buffer.getvalue()
-
-
-def _ticks(axis: Any, unit: str, most: int) -> None:
-    """Give an axis at most so many ticks, written as a person would."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-    axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: tick(value, unit)))
-    axis.set_tick_params(length=3, color=RULE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +81,17 @@ def ledger(source: Ledger, slug: str) -> str:
     depth = max(s.row.depth for s in segments)
     height = LEDGER_SIZE[1] + 26 * depth
 
-    def draw(axes: Axes) -> None:
+    def fill(axes: Axes) -> None:
         for segment in segments:
             _bar(axes, segment, whole)
         axes.set_xlim(0, whole)
         axes.set_ylim(-0.06 - depth * (NESTED + 0.06), 1.02)
         axes.yaxis.set_visible(False)
         axes.spines["left"].set_visible(False)
-        _ticks(axes.xaxis, "seconds", 6)
+        ticks(axes.xaxis, "seconds", 6)
 
     said = "; ".join(f"{words.part_name(s.row.part.name)} {duration(s.row.part.seconds)}" for s in segments)
-    return inline(_draw((LEDGER_SIZE[0], height), draw), slug, words.ledger_title(source), said)
+    return inline(draw((LEDGER_SIZE[0], height), fill), slug, words.ledger_title(source), said)
 
 
 def _bar(axes: Axes, segment: Segment, whole: float) -> None:
@@ -208,7 +155,7 @@ def chart(source: Chart, slug: str) -> str:
         return ""
     highest = max(value for points in lines for _, value in points if value == value)
 
-    def draw(axes: Axes) -> None:
+    def fill(axes: Axes) -> None:
         axes.margins(x=0, y=0.1)
         for index, points in enumerate(lines):
             axes.plot(
@@ -222,11 +169,11 @@ def chart(source: Chart, slug: str) -> str:
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]), top=1.02 if _is_share(source, highest) else None)
         axes.grid(axis="y", color=RULE, linewidth=0.6)
         axes.set_axisbelow(True)
-        _ticks(axes.xaxis, "seconds", 5)
-        _ticks(axes.yaxis, clean(source.unit), 4)
+        ticks(axes.xaxis, "seconds", 5)
+        ticks(axes.yaxis, clean(source.unit), 4)
 
     labels = ", ".join(clean(label) for label, _ in source.lines)
-    return inline(_draw(CHART_SIZE, draw), slug, clean(source.title), f"Over time: {labels}")
+    return inline(draw(CHART_SIZE, fill), slug, clean(source.title), f"Over time: {labels}")
 
 
 def _is_share(source: Chart, highest: float) -> bool:
@@ -243,7 +190,7 @@ def roofline(point: RooflinePoint, slug: str, description: str) -> str:
     left, most = min(low, ridge) / ROOF_BEFORE, max(high, ridge)
     right = most * (most / left) ** ROOF_AFTER
 
-    def draw(axes: Axes) -> None:
+    def fill(axes: Axes) -> None:
         axes.set_xscale("log")
         axes.set_yscale("log")
         ends = (left, right)
@@ -253,12 +200,12 @@ def roofline(point: RooflinePoint, slug: str, description: str) -> str:
         axes.set_xlim(left, right)
         axes.set_ylim(roof[0], roof[1])
         _service(axes, point, (low, high), ridge)
-        _log_ticks(axes.xaxis, lambda size: tick(size, "bytes", decimal=True))
-        _log_ticks(axes.yaxis, lambda seconds: tick(seconds, "seconds"))
+        log_ticks(axes.xaxis, lambda size: tick(size, "bytes", decimal=True))
+        log_ticks(axes.yaxis, lambda seconds: tick(seconds, "seconds"))
         axes.set_xlabel("bytes that one decode step reads")
         axes.set_ylabel("time of one step")
 
-    return inline(_draw(ROOF_SIZE, draw), slug, "The decode step under the memory roof", description)
+    return inline(draw(ROOF_SIZE, fill), slug, "The decode step under the memory roof", description)
 
 
 def _service(axes: Axes, point: RooflinePoint, read: tuple[float, float], ridge: float) -> None:
@@ -280,11 +227,3 @@ def _service(axes: Axes, point: RooflinePoint, read: tuple[float, float], ridge:
 
 def _beside(axes: Axes, text: str, at: tuple[float, float], away: tuple[int, int], align: str) -> None:
     axes.annotate(text, at, away, textcoords="offset points", ha=align, size=FONT)
-
-
-def _log_ticks(axis: Any, write: Callable[[float], str]) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axis.set_major_locator(LogLocator(10, subs=(1.0, 3.0), numticks=12))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: write(value)))
-    axis.set_minor_formatter(NullFormatter())

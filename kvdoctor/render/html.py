@@ -8,7 +8,7 @@ from typing import Any
 
 from kvdoctor import units
 from kvdoctor.model import Chart, Diagnosis, Verdict
-from kvdoctor.render import figures, outline, words
+from kvdoctor.render import facts, figures, outline, words
 from kvdoctor.render.text import clean, name, visible
 
 _TOGETHER = re.compile(r"(?<=\d) (?=(?:us|ms|s|min|h|[kMGT]?B(?:/s)?|[KMG]iB)\b)| (?=/ )")
@@ -45,6 +45,7 @@ def render(diagnosis: Diagnosis) -> str:
             css=package.joinpath("report.css").read_text(encoding="utf-8"),
             charts=_charts(diagnosis),
             words=words,
+            facts=facts,
             outline=outline,
             figures=figures,
             units=units,

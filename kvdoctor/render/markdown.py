@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from kvdoctor.model import Diagnosis, Ledger, Verdict
-from kvdoctor.render import outline, words
+from kvdoctor.render import facts, outline, words
 from kvdoctor.render.text import clean, name, visible
 from kvdoctor.units import duration, percent
 
@@ -71,9 +71,9 @@ def _verdict(diagnosis: Diagnosis) -> Iterator[str]:
     if beside := words.beside(diagnosis):
         yield f"- {plain(beside)}"
     for target in diagnosis.targets:
-        yield f"- Engine: {plain(words.target(target))}"
-    yield f"- Window: {plain(words.window(diagnosis.window))}"
-    yield f"- Asked for: {plain(words.objective(diagnosis))}"
+        yield f"- Engine: {plain(facts.target(target))}"
+    yield f"- Window: {plain(facts.window(diagnosis.window))}"
+    yield f"- Asked for: {plain(facts.objective(diagnosis))}"
     yield from (f"- Note: {plain(clean(note))}" for note in diagnosis.notes)
     yield ""
 
@@ -91,10 +91,10 @@ def _numbers(diagnosis: Diagnosis) -> Iterator[str]:
         yield from table(("", "in the window", "since start"), rows, right=(1, 2))
     for ledger in outline.ledgers(diagnosis):
         yield from _ledger(ledger, words.quantile_line(diagnosis, ledger.metric.value))
-    if three := words.sums(diagnosis):
+    if three := facts.sums(diagnosis):
         cells = ((plain(amount), plain(what)) for amount, what in three)
         yield from table(("three sums", "not to be confused"), cells, right=(0,))
-    if under := words.roofline(diagnosis):
+    if under := facts.roofline(diagnosis):
         yield plain(under)
         yield ""
 
@@ -182,4 +182,4 @@ def _limits(diagnosis: Diagnosis) -> Iterator[str]:
     if reasons:
         yield f"Confidence is {diagnosis.confidence.value}: {reasons}."
         yield ""
-    yield f"kvdoctor {plain(name(diagnosis.kvdoctor))}; observing cost {words.cost(diagnosis)}."
+    yield f"kvdoctor {plain(name(diagnosis.kvdoctor))}; observing cost {facts.cost(diagnosis)}."

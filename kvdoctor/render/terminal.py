@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from kvdoctor.model import Advice, Diagnosis, Finding, Headline, Ledger, TargetInfo, Verdict
-from kvdoctor.render import outline, words
+from kvdoctor.render import facts, outline, words
 from kvdoctor.render.paper import Printable, bar, columns, heading, items, line
 from kvdoctor.render.text import clean, name
 from kvdoctor.units import duration, percent
@@ -65,7 +65,7 @@ def _verdict(diagnosis: Diagnosis) -> Iterator[RenderableType]:
 def _window(diagnosis: Diagnosis) -> Iterator[RenderableType]:
     yield heading("What was looked at")
     yield from _targets(diagnosis.targets)
-    rows = [("Window", words.window(diagnosis.window)), ("Asked for", words.objective(diagnosis))]
+    rows = [("Window", facts.window(diagnosis.window)), ("Asked for", facts.objective(diagnosis))]
     rows += [("Note", clean(note)) for note in diagnosis.notes]
     yield columns(((Text(name), Text(text)) for name, text in rows), fixed=(0,))
     if diagnosis.header:
@@ -75,8 +75,8 @@ def _window(diagnosis: Diagnosis) -> Iterator[RenderableType]:
 
 def _targets(targets: tuple[TargetInfo, ...]) -> Iterator[RenderableType]:
     for target in targets:
-        yield line(words.target(target), indent=2)
-        if known := words.memory(target):
+        yield line(facts.target(target), indent=2)
+        if known := facts.memory(target):
             yield line(f"memory of a card: {known}", "dim", indent=4)
 
 
@@ -121,13 +121,13 @@ def _ledger(ledger: Ledger, quantiles: str, width: int) -> Iterator[RenderableTy
 
 
 def _sums(diagnosis: Diagnosis) -> Iterator[RenderableType]:
-    three = words.sums(diagnosis)
+    three = facts.sums(diagnosis)
     if three:
         yield heading("Three sums that are easily confused")
         yield columns(((Text(amount), Text(what)) for amount, what in three), right=(0,), fixed=(0,))
         if diagnosis.sums and diagnosis.sums.note:
             yield line(clean(diagnosis.sums.note), "dim", indent=2)
-    if under := words.roofline(diagnosis):
+    if under := facts.roofline(diagnosis):
         yield heading("Under the memory roof")
         yield line(under, indent=2)
 
@@ -194,4 +194,4 @@ def _limits(diagnosis: Diagnosis) -> Iterator[RenderableType]:
     if diagnosis.confidence_reasons:
         yield heading(f"Why confidence is {diagnosis.confidence.value}")
         yield items(clean(reason) for reason in diagnosis.confidence_reasons)
-    yield heading(f"kvdoctor {name(diagnosis.kvdoctor)}; observing cost {words.cost(diagnosis)}")
+    yield heading(f"kvdoctor {name(diagnosis.kvdoctor)}; observing cost {facts.cost(diagnosis)}")

@@ -15,13 +15,11 @@ from kvdoctor.model import (
     Metric,
     Quantile,
     State,
-    TargetInfo,
     Verdict,
-    Window,
 )
 from kvdoctor.render.text import clean
 from kvdoctor.render.text import name as short_name
-from kvdoctor.units import count, duration, gb, gib, moment, quantity, rate_bytes
+from kvdoctor.units import count, duration, quantity
 
 BASIS: dict[Basis, str] = {
     Basis.MEASURED: "measured",
@@ -188,93 +186,3 @@ def headline_value(line: Headline, reading: float | None) -> str:
 def gap(item: Gap) -> str:
     """Write a gap without its cure."""
     return f"{short_name(item.source)}: {clean(item.reason)}"
-
-
-def target(item: TargetInfo) -> str:
-    """Write one line on one engine: what it is, what it serves, where it runs, since when."""
-    words = [" ".join(short_name(word) for word in (item.engine, item.version) if word)]
-    words.append(short_name(item.model) if item.model else "model unknown")
-    words += [f"role {short_name(item.role)}"] if item.role else []
-    words += [", ".join(short_name(gpu) for gpu in item.gpus)] if item.gpus else []
-    words += [f"ranks {', '.join(short_name(rank) for rank in item.ranks)}"] if len(item.ranks) > 1 else []
-    words += [f"pid {item.pid}"] if item.pid is not None else []
-    words += [f"up {duration(item.uptime_seconds)}"] if item.uptime_seconds is not None else []
-    words += [short_name(item.url)] if item.url else []
-    return ", ".join(words)
-
-
-def memory(item: TargetInfo) -> str:
-    """Write what a card's memory is used for, empty when nothing is known."""
-    named = (
-        ("weights", item.memory.weights),
-        ("KV pool", item.memory.pool),
-        ("in use", item.memory.used),
-        ("free", item.memory.free),
-    )
-    return ", ".join(f"{name} {gib(size)}" for name, size in named if size is not None)
-
-
-def window(item: Window) -> str:
-    """Say which stretch of time the answer is about."""
-    if item.lifetime:
-        head = (
-            f"One reading, {moment(item.start)}: every figure is a sum since the engine started, not a window"
-        )
-    else:
-        head = f"{duration(item.seconds)} from {moment(item.start)}"
-    words = [head, f"{count(item.requests)} first tokens", f"{count(item.finished)} requests finished"]
-    words += [f"{count(item.prompt_tokens)} prompt tokens in"] if item.prompt_tokens else []
-    words += [f"{count(item.generated_tokens)} tokens out"] if item.generated_tokens else []
-    words += [f"{item.scrapes:,} readings"] if item.scrapes and not item.lifetime else []
-    words += [f"{item.restarts} restart{'s' if item.restarts > 1 else ''} inside"] if item.restarts else []
-    return ", ".join(words)
-
-
-def objective(diagnosis: Diagnosis) -> str:
-    """Say what the service is held to and who said so."""
-    asked = diagnosis.objective
-    origin = "as stated" if asked.stated else "the default, state yours with --slo"
-    return f"TTFT p95 {duration(asked.ttft_p95)}, ITL p95 {duration(asked.itl_p95)} ({origin})"
-
-
-def roofline(diagnosis: Diagnosis) -> str:
-    """Say where the decode step stands under the memory roof, empty when no ceiling is known."""
-    point = diagnosis.roofline
-    if point is None:
-        return ""
-    low, high = rate_bytes(point.achieved_low), rate_bytes(point.achieved_high)
-    reads = low if low == high else f"{low} to {high}"
-    return (
-        f"A decode step takes {duration(point.step_seconds)}; "
-        f"its bytes alone need {duration(point.floor_seconds)}. It reads {reads} "
-        f"under a ceiling of {rate_bytes(point.bandwidth)} ({short_name(point.bandwidth_basis)}), "
-        f"at batch {count(point.batch)} and {count(point.context)} tokens of context."
-    )
-
-
-def sums(diagnosis: Diagnosis) -> tuple[tuple[str, str], ...]:
-    """Return the three sums that get confused, each with what it is."""
-    three = diagnosis.sums
-    if three is None:
-        return ()
-    saved, read, load = three.prefill_saved_seconds, three.decode_read_bytes, three.load_seconds
-    return (
-        ("unknown" if saved is None else duration(saved), "of prefill that prefix hits save each request"),
-        (
-            "unknown" if read is None else gb(read),
-            "of KV that a decode step reads, hits or not: a hit saves none of it",
-        ),
-        (
-            "unknown" if load is None else duration(load),
-            "that each request spends loading hits from elsewhere",
-        ),
-    )
-
-
-def cost(diagnosis: Diagnosis) -> str:
-    """Say what observing cost the host."""
-    paid = diagnosis.cost
-    return (
-        f"{duration(paid.cpu_seconds)} of CPU, {gb(paid.bytes)} read, "
-        f"longest reading {duration(paid.longest_read_seconds)}"
-    )

@@ -8,7 +8,8 @@ import math
 import re
 
 import pytest
-from diagnoses import ATTACKS, CAPACITY, H100, HEALTHY, LIFETIME, PREFILL, SAMPLES, hostile
+from attacks import ATTACKS, hostile
+from diagnoses import CAPACITY, H100, HEALTHY, LIFETIME, PREFILL, SAMPLES
 from rich.console import Console
 
 from kvdoctor.model import Diagnosis, Quantile

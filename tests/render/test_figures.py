@@ -9,7 +9,7 @@ import pytest
 from diagnoses import CAPACITY
 
 from kvdoctor.model import Basis, Chart, Ledger, Metric, Part, RooflinePoint
-from kvdoctor.render import figures
+from kvdoctor.render import drawing, figures
 
 POINT = CAPACITY.roofline
 assert POINT is not None
@@ -129,7 +129,7 @@ def test_the_roofs_words_stay_inside_its_frame(low: float) -> None:
     for anchor, x, text in re.findall(
         r'text-anchor: (\w+)" x="([\d.]+)"[^>]*>(this service[^<]*|ridge[^<]*)<', drawn
     ):
-        width = len(text) * figures.GLYPH * figures.FONT
+        width = len(text) * drawing.GLYPH * drawing.FONT
         left = float(x) - (width if anchor == "end" else 0)
         assert left >= 0
         assert left + width <= figures.ROOF_SIZE[0]

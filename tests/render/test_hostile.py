@@ -7,7 +7,8 @@ import re
 import unicodedata
 
 import pytest
-from diagnoses import ATTACKS, CAPACITY, hostile
+from attacks import ATTACKS, hostile
+from diagnoses import CAPACITY
 from markdown_it import MarkdownIt
 from page import Page
 from rich.console import Console

@@ -10,7 +10,8 @@ from typing import Any
 
 import jsonschema
 import pytest
-from diagnoses import ATTACKS, CAPACITY, HEALTHY, SAMPLES, hostile
+from attacks import ATTACKS, hostile
+from diagnoses import CAPACITY, HEALTHY, SAMPLES
 
 from kvdoctor.model import (
     FAMILY,
