@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kvdoctor.engines import plain_name
@@ -31,34 +32,46 @@ def _is_counter(column: Column, name: str) -> bool:
     return column.type in ("counter", "histogram") or name.endswith(_CUMULATIVE)
 
 
-def _falls(column: Column) -> list[int]:
-    """Readings at which a counter stood lower than before. A series that was gone meanwhile counts too."""
+def _breaks(column: Column, broken: Callable[[float, float], bool]) -> list[tuple[int, int]]:
+    """Return (last reading before, first reading after) where a number does not follow from the one before."""
+    found = []
+    before, last = math.nan, -1
+    for reading, value in zip(column.index, column.value, strict=True):
+        if math.isnan(value):
+            last = reading - 1
+            continue
+        if not math.isnan(before) and broken(before, value):
+            found.append((last if last >= 0 else reading - 1, reading))
+        before, last = value, -1
+    return found
+
+
+def _falls(column: Column) -> list[tuple[int, int]]:
+    """Where a counter stood lower than before. A series that was gone meanwhile counts too."""
     value = column.value
     if all(map(operator.ge, value[1:], value)):
         return []
-    return [b[0] for a, b in itertools.pairwise(_numbers(column)) if b[1] < a[1]]
-
-
-def _numbers(column: Column) -> list[tuple[int, float]]:
-    return [(i, v) for i, v in zip(column.index, column.value, strict=True) if not math.isnan(v)]
-
-
-def _jumps(column: Column) -> list[int]:
-    """Readings at which a start time changed from one number to another."""
-    numbers = _numbers(column)
-    return [b[0] for a, b in itertools.pairwise(numbers) if a[1] != b[1]]
+    return _breaks(column, operator.gt)
 
 
 def restarts(source: Source, engine: Engine) -> list[int]:
-    """Return the readings at which the engine had started anew: a start time moved, or a counter fell."""
-    found: set[int] = set()
+    """Return the readings at which the engine had started anew: a start time moved, or a counter fell.
+
+    A series that was gone tells only between which readings it happened: the fewest restarts that explain
+    all of them are returned, so one that comes back late does not count as one more.
+    """
+    breaks: list[tuple[int, int]] = []
     for column in source.columns:
         name = plain_name(engine, column.name)
         if name == "process_start_time_seconds" or name.endswith("_created"):
-            found.update(_jumps(column))
+            breaks += _breaks(column, operator.ne)
         elif name.startswith(engine.prefixes) and not name.endswith("_sum") and _is_counter(column, name):
-            found.update(_falls(column))
-    return sorted(found)
+            breaks += _falls(column)
+    found: list[int] = []
+    for before, after in sorted(set(breaks), key=lambda pair: pair[1]):
+        if not found or found[-1] <= before:
+            found.append(after)
+    return found
 
 
 def stretches(source: Source, engine: Engine) -> list[Stretch]:
@@ -75,4 +88,4 @@ def chosen(source: Source, engine: Engine) -> Stretch | None:
     long_enough = [s for s in parts if source.at[s.last] - source.at[s.first] >= MIN_SECONDS]
     if long_enough:
         return long_enough[-1]
-    return max(parts, key=lambda s: source.at[s.last] - source.at[s.first], default=None)
+    return max(parts, key=lambda s: (source.at[s.last] - source.at[s.first], s.first), default=None)
