@@ -33,12 +33,16 @@ class Column:
         low = bisect_right(self.index, reading)
         return self.value[low - 1] if low else math.nan
 
-    def known(self, reading: int) -> float:
-        """Return the newest number at or before a reading: a series that is gone keeps its last one."""
-        low = bisect_right(self.index, reading)
+    def known(self, reading: int, since: int = 0) -> float:
+        """Return the newest number at or before a reading: a series that is gone keeps its last one.
+
+        NaN where the last one was read before `since`.
+        """
+        low, last = bisect_right(self.index, reading), reading
         while low and math.isnan(self.value[low - 1]):
             low -= 1
-        return self.value[low - 1] if low else math.nan
+            last = self.index[low] - 1
+        return self.value[low - 1] if low and last >= since else math.nan
 
 
 @dataclass(slots=True)

@@ -42,11 +42,13 @@ class _Term:
 class Timeline:
     """One engine's signals between two readings of one source, both included.
 
-    `first` = -1 stands for the birth of the process: differences are then lifetime sums.
+    `first` = -1 stands for the birth of the process: differences are then lifetime sums, and only the
+    last reading is looked at. What was read before the first one is of a process that is gone.
     """
 
     def __init__(self, source: Source, engine: Engine, first: int, last: int) -> None:
         self.source, self.engine, self.first, self.last = source, engine, first, last
+        self._since = first if first >= 0 else last
         self._by_name: dict[str, list[Column]] = {}
         for column in source.columns:
             self._by_name.setdefault(plain_name(engine, column.name), []).append(column)
@@ -62,7 +64,7 @@ class Timeline:
     @property
     def readings(self) -> range:
         """Return the numbers of its readings."""
-        return range(max(0, self.first), self.last + 1)
+        return range(self._since, self.last + 1)
 
     def times(self) -> list[float]:
         """Return the time of each reading, seconds since the recording began."""
@@ -84,7 +86,7 @@ class Timeline:
     def total(self, quantity: Quantity, rank: str | None = None) -> float | None:
         """Return a counter's value since the engine started, summed over ranks; None when absent."""
         terms = self._of_rank(quantity, rank)
-        return sum(_value(t, self.last) for t in terms) if terms else None
+        return sum(self._value(t, self.last) for t in terms) if terms else None
 
     def delta(self, quantity: Quantity, rank: str | None = None) -> float | None:
         """Return how much a counter rose in the stretch, summed over ranks; None when absent."""
@@ -108,12 +110,16 @@ class Timeline:
         )
 
     def series(self, quantity: Quantity, rank: str | None = None) -> list[tuple[float, float]]:
-        """Return (seconds since the recording began, value) of a gauge or a counter at each reading."""
+        """Return (seconds since the recording began, value) of a gauge or a counter at each reading.
+
+        A counter that is gone for a while stands where it stood.
+        """
         terms = self._of_rank(quantity, rank)
         together = max if quantity.across is Across.MAX else sum
+        known = self._known if quantity.kind is Kind.COUNTER else Column.at
         points = []
         for reading in self.readings if terms else ():
-            values = [v for v in (_raw(t, reading) for t in terms) if not math.isnan(v)]
+            values = [v * t.scale for t in terms if math.isfinite(v := known(t.column, reading))]
             if values:
                 points.append((self.source.at[reading], float(together(values))))
         return points
@@ -131,7 +137,7 @@ class Timeline:
         """Return (time, value) of a histogram's `sum` or `count` at each reading, summed over ranks."""
         family = self._family(quantity)
         terms = tuple(self._select(Select(family.name, family.labels, sample))) if family else ()
-        return [(self.source.at[i], sum(_value(t, i) for t in terms)) for i in self.readings if terms]
+        return [(self.source.at[i], sum(self._value(t, i) for t in terms)) for i in self.readings if terms]
 
     def histogram(self, quantity: Quantity, rank: str | None = None) -> Histogram | None:
         """Return what a histogram gained in the stretch, merged over ranks; None when absent."""
@@ -164,9 +170,10 @@ class Timeline:
     def counters_moved(self) -> bool:
         """Say whether any token or request counter rose: only then is a gauge believed to be fresh."""
         for name, columns in self._by_name.items():
-            if name.startswith(self.engine.prefixes) and name.endswith(("_total", "_count")):
+            if name.startswith(self.engine.prefixes):
                 for column in columns:
-                    if column.known(self.last) > _zero(column.known(self.first)):
+                    counts = column.type == "counter" or name.endswith(("_total", "_count"))
+                    if counts and self._known(column, self.last) > self._before(column):
                         return True
         return False
 
@@ -196,7 +203,17 @@ class Timeline:
         return ()
 
     def _alive(self, column: Column) -> bool:
-        return not math.isnan(column.known(self.last))
+        return not math.isnan(self._known(column, self.last))
+
+    def _known(self, column: Column, reading: int) -> float:
+        return column.known(reading, self._since)
+
+    def _before(self, column: Column) -> float:
+        """Where a counter stood when the stretch began; one that was not there yet stood at nothing."""
+        return _zero(column.at(self.first)) if self.first >= 0 else 0.0
+
+    def _value(self, term: _Term, reading: int) -> float:
+        return _zero(self._known(term.column, reading) * term.scale)
 
     def _find(self, quantity: Quantity) -> tuple[_Term, ...]:
         if quantity not in self._terms:
@@ -212,8 +229,8 @@ class Timeline:
         return tuple(t for t in self._find(quantity) if rank in (None, t.rank))
 
     def _rise(self, term: _Term) -> float:
-        before = _zero(term.column.known(self.first)) if self.first >= 0 else 0.0
-        return max(0.0, (term.column.known(self.last) - before) * term.scale)
+        rise = (self._known(term.column, self.last) - self._before(term.column)) * term.scale
+        return max(0.0, rise) if math.isfinite(rise) else 0.0
 
     # -- histograms ----------------------------------------------------------------------------------------
 
@@ -237,17 +254,16 @@ class Timeline:
                     ranks.setdefault(self._rank(column), []).append(column)
         built = {}
         for rank, columns in ranks.items():
-            now, whole = self._build(columns, family, self.first), self._build(columns, family, -1)
+            now, whole = self._build(columns, family), self._build(columns, family, whole=True)
             if now is not None:
                 built[rank] = (now, whole)
         return built
 
-    def _build(self, columns: list[Column], family: Select, first: int) -> Histogram | None:
+    def _build(self, columns: list[Column], family: Select, *, whole: bool = False) -> Histogram | None:
         cumulative: dict[float, float] = {}
         total = count = 0.0
         for column in columns:
-            before = _zero(column.known(first)) if first >= 0 else 0.0
-            rise = column.known(self.last) - before
+            rise = self._known(column, self.last) - (0.0 if whole else self._before(column))
             kind = plain_name(self.engine, column.name)[len(family.name) :]
             if kind == "_bucket":
                 bound = _bound(dict(column.labels).get("le", ""))
@@ -269,14 +285,6 @@ def _bound(text: str) -> float:
 def _zero(value: float) -> float:
     """A series that is not there yet stands at nothing."""
     return 0.0 if math.isnan(value) else value
-
-
-def _raw(term: _Term, reading: int) -> float:
-    return term.column.at(reading) * term.scale
-
-
-def _value(term: _Term, reading: int) -> float:
-    return _zero(term.column.known(reading) * term.scale)
 
 
 def _time_mean(points: list[tuple[float, float]]) -> float:
