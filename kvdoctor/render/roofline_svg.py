@@ -30,6 +30,8 @@ class Mark:
     y: float | None = None
     low: float | None = None
     high: float | None = None
+    line: int = 0
+    """Lines of text that the name of a vertical line is moved down, so that names do not meet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ def _mark(plane: Plane, mark: Mark) -> str:
         x, _ = plane.place(mark.x, plane.y.low)
         anchor, shift = ("end", -5) if plane.x.at(mark.x) > 0.6 else ("start", 5)
         line = f'<path class="limit" d="M{x:.1f} {TOP}V{HEIGHT - BOTTOM}"/>'
-        return line + text(x + shift, TOP + 12, mark.name, anchor=anchor)
+        return line + text(x + shift, TOP + 12 + 15 * mark.line, mark.name, anchor=anchor)
     x, y = plane.place(mark.x, mark.y)
     out = ""
     if mark.low is not None and mark.high is not None:
@@ -134,6 +136,8 @@ def stack(title: str, parts: tuple[tuple[str, str, float], ...], total: float) -
         out.append(
             f'<rect class="part {style}" x="{x:.1f}" y="14" width="{wide:.1f}" height="34">{label}</rect>'
         )
+        if wide > 7.0 * len(name):
+            out.append(text(x + wide / 2, 36, name, style="part-label"))
         x += wide
     frame = f'<rect class="frame" x="10" y="10" width="{total * scale:.1f}" height="42"/>'
     head = f'<svg role="img" aria-label="{escape(title, quote=True)}" viewBox="0 0 {WIDTH} 62">'

@@ -89,10 +89,10 @@ def judge(answer: Answer, text: str) -> Claim:
         low, high = decode.expected
         verdicts.append(Verdict(reading, rate, decode.ceiling / share, (low / share, high / share)))
     fits = not answer.fit.misfits
-    impossible = all(not verdict.possible for verdict in verdicts)
-    return Claim(
-        text, tuple(verdicts), fits, _remedies(answer, verdicts[0]) if impossible or not fits else ()
-    )
+    remedies: tuple[str, ...] = ()
+    if not fits or not any(verdict.possible for verdict in verdicts):
+        remedies = _remedies(answer, verdicts[0], timed="total" not in readings)
+    return Claim(text, tuple(verdicts), fits, remedies)
 
 
 def _remedies(answer: Answer, verdict: Verdict, *, timed: bool) -> tuple[str, ...]:
@@ -104,9 +104,10 @@ def _remedies(answer: Answer, verdict: Verdict, *, timed: bool) -> tuple[str, ..
         share = changed.load.batch if verdict.reading == "per sequence" else 1.0
         return ceiling / share >= verdict.claimed and _has_room(changed)
 
-    found = [] if verdict.possible else _bandwidth(answer, verdict)
+    lifts = not verdict.possible and _has_room(question)
+    found = _bandwidth(answer, verdict) if lifts else []
     found += [*_wider(question, enough), *_changes(question, enough)]
-    if not verdict.possible:
+    if lifts:
         found += _acceptance(question, verdict)
         found += _smaller_batch(question, enough) if timed else _batch(question, verdict)
     return tuple(found) or ("nothing that is modelled here, alone: it takes fewer bytes and more bandwidth",)

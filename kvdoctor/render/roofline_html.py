@@ -1,0 +1,271 @@
+"""The roofline's answer as one static page: no script, nothing fetched, every text escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+
+from kvdoctor.render import roofline_figures as figures
+from kvdoctor.render import roofline_words as words
+from kvdoctor.render.text import clean
+from kvdoctor.roofline.answer import Answer
+from kvdoctor.roofline.claim import Claim
+from kvdoctor.roofline.report import Report, Sweep
+from kvdoctor.roofline.step import Limit
+from kvdoctor.units import count, gb, gib, rate_bytes
+
+_FOLDER = Path(__file__).parent
+
+
+def paragraph(text: str, style: str = "") -> str:
+    """A paragraph of plain text."""
+    kind = f' class="{style}"' if style else ""
+    return f"<p{kind}>{escape(text)}</p>" if text else ""
+
+
+_NUM = ' class="num"'
+# Longer cells are sentences.
+_NUMBER_LENGTH = 24
+
+
+def _cell(text: str) -> str:
+    """A number flush right on one line, or a sentence."""
+    if len(text) > _NUMBER_LENGTH:
+        return f'<td class="soft small">{escape(text)}</td>'
+    return f"<td{_NUM}>{escape(text)}</td>"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table whose first column names the row; the others hold numbers."""
+    top = "".join(
+        f'<th scope="col"{"" if i == 0 else _NUM}>{escape(cell)}</th>' for i, cell in enumerate(head)
+    )
+    body = "".join(
+        f'<tr><th scope="row">{escape(row[0])}</th>' + "".join(_cell(cell) for cell in row[1:]) + "</tr>"
+        for row in rows
+    )
+    return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _figure(svg: str, caption: str) -> str:
+    """A figure with its caption; nothing where there is no figure."""
+    return (
+        f'<figure class="wide">{svg}<figcaption class="soft">{escape(caption)}</figcaption></figure>'
+        if svg
+        else ""
+    )
+
+
+def _section(title: str, *parts: str) -> str:
+    """A titled section, left out where it is empty."""
+    body = "".join(parts)
+    return f"<section><h2>{escape(title)}</h2>{body}</section>" if body else ""
+
+
+def _card(title: str, big: str, small: str) -> str:
+    """One of the three figures that people came for."""
+    return f'<div class="card"><h2>{escape(title)}</h2><p class="big">{escape(big)}</p>{paragraph(small, "soft")}</div>'
+
+
+def _cards(answer: Answer) -> str:
+    """Ceiling, expectation and the limit, side by side."""
+    decode, batch = answer.decode, answer.question.load.batch
+    if decode.ceiling is None or decode.expected is None or decode.step is None:
+        return paragraph(words.headline(answer))
+    each = "" if batch == 1 else f"{words.rate(decode.ceiling / batch)} a sequence; "
+    low, high = decode.expected
+    return (
+        '<div class="cards">'
+        + _card(
+            "Ceiling",
+            f"{words.rate(decode.ceiling)} tok/s",
+            f"{each}step of {words.seconds(decode.seconds_floor)}",
+        )
+        + _card("Expected", f"{words.rate(low)} to {words.rate(high)} tok/s", decode.basis)
+        + _card("Limit", words.LIMITS[decode.step.limit], words.limit_line(answer).partition(". ")[2])
+        + "</div>"
+    )
+
+
+def _memory(answer: Answer) -> str:
+    """The memory bar and its figures."""
+    fit, pool = answer.fit, answer.fit.pool
+    rows = [
+        ("weights", gib(fit.weights), gb(fit.weights)),
+        (f"KV and state of {words.load_line(answer)}", gib(fit.live), gb(fit.live)),
+    ]
+    if answer.state_per_sequence:
+        rows.append(("of that, recurrent state", gib(fit.state), gb(fit.state)))
+    if fit.card and fit.usable:
+        rows += [("the card", gib(fit.card), gb(fit.card)), ("usable of it", gib(fit.usable), gb(fit.usable))]
+    if pool:
+        rows.append(
+            (
+                f"pool: {pool.tokens:,} tokens, {pool.sequences:,} such sequences",
+                gib(pool.bytes),
+                gb(pool.bytes),
+            )
+        )
+    rows.append(("one sequence", gib(answer.kv_per_sequence), gb(answer.kv_per_sequence)))
+    rows.append(("one more token", gib(answer.kv_per_token), gb(answer.kv_per_token)))
+    keys = "".join(
+        f'<li><span class="key {k}">{k.upper()}</span>{name}</li>'
+        for k, name, size in (("w", "weights", 1), ("k", "KV", 1), ("s", "state", fit.state))
+        if size
+    )
+    bar = figures.memory(answer)
+    legend = f'<ul class="facts keys">{keys}<li>frame: the card</li></ul>' if fit.card else ""
+    return f'<figure class="wide">{bar}</figure>{legend}{table(("", "GiB", "GB"), rows)}'
+
+
+def _step(answer: Answer) -> str:
+    """Bytes and seconds by part."""
+    decode, step = answer.decode, answer.decode.step
+    sizes: dict[Limit, float] = {
+        "weights": decode.bytes.weights,
+        "kv": decode.bytes.kv,
+        "state": decode.bytes.state,
+    }
+    rows = []
+    for part, name in words.PARTS.items():
+        size, time = sizes.get(part), step.seconds_by_part[part] if step else None
+        if size or time:
+            what = words.flops(decode.flops) if part == "compute" else ""
+            outside = " (expectation only)" if part in ("collectives", "latency") else ""
+            rows.append(
+                (name + outside, gib(size) if size else what, gb(size) if size else "", words.seconds(time))
+            )
+    total = decode.bytes.total
+    rows.append(("floor", gib(total), gb(total), words.seconds(decode.seconds_floor)))
+    return table(("", "GiB", "GB", "alone takes"), rows)
+
+
+def _first_token(answer: Answer) -> str:
+    """TTFT and the tiers."""
+    first = answer.first_token
+    if first.floor is None or first.tokens <= 0:
+        return ""
+    rows = [
+        ("miss: whole prefill and a step", words.seconds(first.miss_seconds)),
+        (f"hit in HBM: {first.hit_tokens:,.0f} tokens computed", words.seconds(first.hit_seconds)),
+        ("prefill alone, at least", words.seconds(first.floor.seconds)),
+        ("prefill alone, expected", words.seconds(first.expected_seconds)),
+    ]
+    out = table((f"{first.tokens:,.0f} tokens; queueing comes on top", "at least"), rows)
+    if not answer.places:
+        return out
+    tiers = [
+        (
+            place.tier.name,
+            rate_bytes(place.tier.measured),
+            words.seconds(place.fetch_seconds),
+            "fetch" if place.fetch_seconds < place.recompute_seconds else "compute",
+            words.break_even(place),
+            words.even_rate(place),
+        )
+        for place in answer.places
+    ]
+    head = ("prefix in", "rate", "fetch takes", "faster", "fetch from tokens", "even at GB/s")
+    return out + paragraph(words.fetch_title(answer) + ".") + table(head, tiers)
+
+
+def _what_ifs(report: Report) -> str:
+    """What each change would buy."""
+    rows = [
+        (
+            row.change,
+            "yes" if row.advised else "",
+            words.seconds(row.after.step_seconds),
+            "-" if row.after.ceiling is None else words.rate(row.after.ceiling),
+            "-" if row.after.sequences is None else f"{row.after.sequences:,}",
+            words.gain(row),
+            clean(row.note),
+        )
+        for row in report.what_ifs
+    ]
+    if not rows:
+        return ""
+    before = report.what_ifs[0].before
+    now = (
+        "now",
+        "",
+        words.seconds(before.step_seconds),
+        "-" if before.ceiling is None else words.rate(before.ceiling),
+        "-" if before.sequences is None else f"{before.sequences:,}",
+        "",
+        "",
+    )
+    head = ("change", "helps", "step", "ceiling tok/s", "sequences that fit", "gain", "")
+    note = "Gain: tokens a second to expect at best of the sequences that fit, after over before."
+    return table(head, [now, *rows]) + paragraph(note, "soft small")
+
+
+def _sweep(answer: Answer, sweep: Sweep) -> str:
+    """Figures and table of a sweep."""
+    rows = [
+        (
+            count(point.batch if sweep.over == "batch" else point.context)
+            + (" (this)" if point.is_this else ""),
+            words.seconds(point.seconds_floor),
+            words.rate(point.ceiling / point.batch),
+            words.rate(point.ceiling),
+            f"{words.rate(point.expected[0])} to {words.rate(point.expected[1])}",
+            gib(point.kv_bytes),
+            {True: "yes", False: "no", None: "-"}[point.fits],
+            words.PARTS[point.limit],
+        )
+        for point in sweep.points
+    ]
+    head = (sweep.over, "step", "tok/s each", "ceiling", "expected", "KV a rank", "fits", "limit")
+    return (
+        _figure(
+            figures.throughput(sweep), f"Tokens a second over the {sweep.over}: ceiling and expected range."
+        )
+        + _figure(figures.latency(sweep), f"Time between two tokens of a sequence over the {sweep.over}.")
+        + table(head, rows)
+    )
+
+
+def _claim(claim: Claim | None) -> str:
+    """The verdict on a claim."""
+    if claim is None:
+        return ""
+    remedies = "".join(f"<li>{escape(clean(remedy))}</li>" for remedy in claim.remedies)
+    took = f"{paragraph('It would take one of:')}<ul>{remedies}</ul>" if remedies else ""
+    verdicts = "".join(paragraph(words.verdict_line(verdict)) for verdict in claim.verdicts)
+    return _section(words.claim_title(claim), verdicts, took)
+
+
+def render(report: Report) -> str:
+    """Return the page; the same bytes for the same report."""
+    answer, sweep = report.answer, report.sweep
+    title = words.title(answer)
+    misfits = "".join(paragraph(f"Does not fit: {text}.", "misfit") for text in answer.fit.misfits)
+    warnings = "".join(f"<li>{escape(clean(text))}</li>" for text in answer.warnings)
+    roof = figures.roof(answer, sweep) if sweep else ""
+    body = [
+        f"<header><p class='name'>kvdoctor roofline</p><h1>{escape(title)}</h1></header>",
+        paragraph(words.model_line(answer), "soft"),
+        paragraph(words.machine_line(answer), "soft"),
+        misfits,
+        _claim(report.claim),
+        _section(f"Decode, {words.load_line(answer)}", _cards(answer), _step(answer)),
+        _section(
+            "Under the roof", _figure(roof, "The bar is what to expect; the point above it is the ceiling.")
+        )
+        if roof
+        else "",
+        _section("Memory of one rank", _memory(answer)),
+        _section("Time to first token", _first_token(answer)),
+        _section("What would help this service most", _what_ifs(report)),
+        _section(f"Over the {sweep.over}", _sweep(answer, sweep)) if sweep else "",
+        _section("Mind", f"<ul>{warnings}</ul>") if warnings else "",
+    ]
+    css = "".join((_FOLDER / name).read_text(encoding="utf-8") for name in ("report.css", "roofline.css"))
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{css}</style></head><body><main>{''.join(body)}</main></body></html>\n"
+    )

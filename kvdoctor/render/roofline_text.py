@@ -1,0 +1,228 @@
+"""The roofline's answer on a terminal: 80 columns, plain text, the answer first."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from kvdoctor.render import roofline_words as words
+from kvdoctor.render.roofline_curves import text_curves
+from kvdoctor.render.roofline_plot import bar
+from kvdoctor.render.text import clean
+from kvdoctor.roofline.answer import Answer
+from kvdoctor.roofline.claim import Claim
+from kvdoctor.roofline.report import Report, Sweep
+from kvdoctor.roofline.step import Limit
+from kvdoctor.units import count, gb, gib
+
+WIDTH = 80
+_NOTE_MARK = " *"
+
+
+def wrapped(text: str, *, indent: str = "", first: str | None = None) -> list[str]:
+    """Lines of at most 80 columns."""
+    start = indent if first is None else first
+    return textwrap.wrap(text, WIDTH, initial_indent=start, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Columns as wide as they need; the first flush left, the others flush right."""
+    every = [list(head), *(list(row) for row in rows)]
+    widths = [max(len(row[i]) for row in every) for i in range(len(head))]
+    out = []
+    for row in every:
+        cells = [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]
+        out.append(("  " + "  ".join(cells)).rstrip())
+    return out
+
+
+def _memory(answer: Answer) -> list[str]:
+    """What lies in the memory of one rank."""
+    fit, question = answer.fit, answer.question
+    rows = [
+        ("weights", gib(fit.weights), gb(fit.weights)),
+        (f"KV and state, {words.load_line(answer)}", gib(fit.live), gb(fit.live)),
+    ]
+    if fit.card is not None and fit.usable is not None:
+        rows.append((f"usable ({question.utilization:.0%} of the card)", gib(fit.usable), gb(fit.usable)))
+    out = ["Memory of one rank", *table(("", "", ""), rows)]
+    if fit.card:
+        kv = fit.live - fit.state
+        cells = bar(
+            (("W", fit.weights), ("K", kv), ("S", fit.state)), max(fit.card, fit.weights + fit.live), width=70
+        )
+        out.append(f"  [{cells}]")
+        out.append("   W weights, K KV, S state, . rest of the card")
+    per_token = f"KV grows by {gib(answer.kv_per_token)} ({count(answer.kv_per_token)} B) a token"
+    state = f"; a state of {gib(answer.state_per_sequence)} a sequence" if answer.state_per_sequence else ""
+    out += wrapped(f"{per_token}; {words.both(answer.kv_per_sequence)} a sequence{state}.", indent="  ")
+    pool = fit.pool
+    if pool is not None:
+        text = (
+            f"Pool of {words.both(pool.bytes)}: {pool.blocks:,} blocks of {question.storage.block_size}, "
+            f"{pool.tokens:,} tokens, {pool.sequences:,} such sequences ({fit.basis})."
+        )
+        out += wrapped(text, indent="  ")
+    return out
+
+
+def _step(answer: Answer) -> list[str]:
+    """Bytes and seconds of one step, by part."""
+    decode, step = answer.decode, answer.decode.step
+    moved = decode.bytes
+    sizes: dict[Limit, float] = {"weights": moved.weights, "kv": moved.kv, "state": moved.state}
+    rows = []
+    for part, name in words.PARTS.items():
+        size, time = sizes.get(part), step.seconds_by_part[part] if step else None
+        what = words.flops(decode.flops) if part == "compute" else ("" if size is None else gb(size))
+        if size or time or part in ("weights", "compute"):
+            mark = _NOTE_MARK if part in ("collectives", "latency") else ""
+            rows.append((name + mark, gib(size) if size is not None else "", what, words.seconds(time)))
+    if decode.draft_seconds:
+        rows.append(("draft steps", "", "", words.seconds(decode.draft_seconds)))
+    rows.append(("floor", gib(moved.total), gb(moved.total), words.seconds(decode.seconds_floor)))
+    head = "One verify step of one rank" if answer.question.drafted else "One decode step of one rank"
+    out = [head, *table(("", "", "", "alone takes"), rows)]
+    if any(row[0].endswith(_NOTE_MARK) for row in rows):
+        out.append("  * in the expectation only, not in the floor")
+    if limit := words.limit_line(answer):
+        out += wrapped(limit, indent="  ")
+    if decode.basis:
+        out += wrapped(f"Expectation: {decode.basis}.", indent="  ")
+    return out
+
+
+def _first_token(answer: Answer) -> list[str]:
+    """TTFT of a miss and of a hit, and fetching against computing again."""
+    first = answer.first_token
+    if first.floor is None or first.tokens <= 0:
+        return []
+    out = [f"Time to first token, {first.tokens:,.0f} tokens (queueing comes on top)"]
+    expected = f", {words.seconds(first.expected_seconds)} expected" if first.expected_seconds else ""
+    out += wrapped(
+        f"miss: at least {words.seconds(first.miss_seconds)}; prefill of {words.flops(first.flops)} is at least "
+        f"{words.seconds(first.floor.seconds)}{expected}.",
+        indent="  ",
+    )
+    out += wrapped(
+        f"hit in HBM, {first.hit_tokens:,.0f} tokens computed: at least {words.seconds(first.hit_seconds)}.",
+        indent="  ",
+    )
+    if not answer.places:
+        return out
+    rows = [
+        (
+            ("+ " if place.fetch_seconds < place.recompute_seconds else "  ") + place.tier.name,
+            f"{place.tier.measured / 1e9:,.4g}",
+            words.seconds(place.fetch_seconds),
+            words.break_even(place),
+            words.even_rate(place),
+        )
+        for place in answer.places
+    ]
+    out += ["", *wrapped(words.fetch_title(answer))]
+    out += table(("  prefix in", "GB/s", "fetch", "from tokens", "even GB/s"), rows)
+    return [*out, "  + fetching wins; from that prefix length on; even: computing again is as fast"]
+
+
+def _what_ifs(report: Report) -> list[str]:
+    """What each change would buy, the most helpful first."""
+    rows = report.what_ifs
+    if not rows:
+        return []
+    before = rows[0].before
+    unknown = before.step_seconds is None
+    out = ["What would help this service most"]
+    now = (
+        "now",
+        words.seconds(before.step_seconds),
+        "-" if unknown else words.rate(before.ceiling),
+        _room(before.sequences),
+        "",
+    )
+    body = [
+        (
+            ("+ " if row.advised else "  ") + row.change,
+            words.seconds(row.after.step_seconds),
+            "-" if unknown else words.rate(row.after.ceiling),
+            _room(row.after.sequences),
+            words.gain(row),
+        )
+        for row in rows
+    ]
+    out += table(("", "step", "ceiling tok/s", "fit", "gain"), [("  " + now[0], *now[1:]), *body])
+    out += wrapped(
+        "+ helps by 5% or more. Gain: tokens/s to expect at best of the sequences that fit, after over before.",
+        indent="  ",
+    )
+    notes: dict[str, list[str]] = {}
+    for row in rows:
+        if row.note:
+            notes.setdefault(row.note, []).append(row.change)
+    for note, names in notes.items():
+        out += wrapped(f"{', '.join(names)}: {note}.", indent="    ", first="  ")
+    return out
+
+
+def _room(sequences: int | None) -> str:
+    """Sequences that fit."""
+    return "-" if sequences is None else f"{sequences:,}"
+
+
+def sweep_lines(sweep: Sweep) -> list[str]:
+    """The table of a sweep and its curves."""
+    rows = [
+        (
+            ("> " if point.is_this else "  ")
+            + (count(point.batch) if sweep.over == "batch" else count(point.context)),
+            words.seconds(point.seconds_floor),
+            words.rate(point.ceiling / point.batch),
+            words.rate(point.ceiling),
+            f"{words.rate(point.expected[0])}-{words.rate(point.expected[1])}",
+            gib(point.kv_bytes),
+            "" if point.fits is None else ("yes" if point.fits else "no"),
+            words.PARTS[point.limit],
+        )
+        for point in sweep.points
+    ]
+    head = (sweep.over, "step", "each", "ceiling", "expected", "KV", "fits", "limit")
+    return [f"Over the {sweep.over} (tok/s; > is this service)", *table(head, rows), "", *text_curves(sweep)]
+
+
+def claim_lines(claim: Claim) -> list[str]:
+    """The verdict and what would change it."""
+    out = wrapped(words.claim_title(claim))
+    for verdict in claim.verdicts:
+        out += wrapped(words.verdict_line(verdict), indent="    ", first="  ")
+    if claim.remedies:
+        out.append("  It would take one of:")
+        for remedy in claim.remedies:
+            out += wrapped(remedy, indent="      ", first="    - ")
+    return out
+
+
+def render(report: Report) -> str:
+    """Return the whole answer as text that ends in a newline."""
+    answer = report.answer
+    head = [*wrapped(words.title(answer)), *wrapped(words.model_line(answer), indent="  ")]
+    head += [*wrapped(words.machine_line(answer), indent="  ")]
+    for misfit in answer.fit.misfits:
+        head += wrapped(f"DOES NOT FIT: {misfit}.")
+    claim = claim_lines(report.claim) if report.claim else []
+    answered = [*wrapped(f"Decode, {words.load_line(answer)}"), *wrapped(words.headline(answer), indent="  ")]
+    warnings = [
+        "Mind",
+        *(line for w in answer.warnings for line in wrapped(clean(w), indent="    ", first="  - ")),
+    ]
+    sections = [
+        [*head],
+        claim,
+        answered,
+        _memory(answer),
+        _step(answer),
+        _first_token(answer),
+        _what_ifs(report),
+        sweep_lines(report.sweep) if report.sweep else [],
+        warnings if answer.warnings else [],
+    ]
+    return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
