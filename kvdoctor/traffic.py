@@ -132,10 +132,12 @@ def _delta(timeline: Timeline, quantity: Quantity) -> float:
 
 
 def _number(text: str | None) -> float | None:
+    """Read a size from a label; None for what is no size."""
     try:
-        return float(text) if text else None
+        number = float(text) if text else 0.0
     except ValueError:
         return None
+    return number if 0 < number < math.inf else None
 
 
 def kv_in_flight(timeline: Timeline) -> Quantity:
