@@ -89,7 +89,7 @@ def _attention(
     cache = gqa.cache(
         heads, "window" if reach == "window" else "chunk" if reach == "chunk" else "full", mixer.span
     )
-    if sparse := keys.section("sparse_attention_config"):
+    if owns_index and (sparse := keys.section("sparse_attention_config")):
         weights, cache = _block_sparse(Keys(sparse), hidden, weights, cache)
     return weights, cache, None, cache.reach
 
@@ -117,8 +117,7 @@ def _heads(keys: Keys, name: str, mixer: Mixer) -> gqa.Heads:
 def _block_sparse(
     sparse: Keys, hidden: int, weights: tuple[Weight, ...], cache: Cache
 ) -> tuple[tuple[Weight, ...], Cache]:
-    """MiniMax-M3: blocks chosen by an index key, GQA within. The layers that `sparse_attention_freq` leaves
-    out attend in full: their share of the index is small and is counted in every layer."""
+    """MiniMax-M3: blocks chosen by an index key, GQA within; `sparse_attention_freq` leaves some layers out."""
     if not sparse.flag("use_sparse_attention"):
         return weights, cache
     dim, heads = sparse.positive("sparse_index_dim"), sparse.positive("sparse_num_index_heads")

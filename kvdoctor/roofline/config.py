@@ -137,6 +137,12 @@ class _Parts:
         experts = moe.moe_of(self.keys, self.name, self.family)
         sparse = moe.moe_layers(self.keys, count) if experts else [False] * count
         owners = mla.index_owners(self.keys, count)
+        if (
+            freq := Keys(self.keys.section("sparse_attention_config")).per_layer(
+                "sparse_attention_freq", count
+            )
+        ) is not None:
+            owners = [bool(flag) for flag in freq]
         shared = self.keys.count("num_kv_shared_layers", default=0)
         built: dict[tuple[object, ...], Layer] = {}
         found = []

@@ -80,6 +80,7 @@ _WEIGHT_ALIASES = {
     "bnb": "nf4",
     "bitsandbytes": "nf4",
 }
+_RATE = re.compile(r"bpw:([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)")
 _GROUPED = re.compile(r"int4(?:-?(sym))?-?g(\d+)(?:-(wide))?")
 
 
@@ -93,8 +94,8 @@ def weight_format(name: str) -> WeightFormat:
     key = _WEIGHT_ALIASES.get(name.strip().lower(), name.strip().lower())
     if key in _WEIGHTS:
         return _WEIGHTS[key]
-    if key.startswith("bpw:"):
-        return WeightFormat(key, float(key[4:]))
+    if (rate := _RATE.fullmatch(key)) and float(rate[1]) > 0:
+        return WeightFormat(key, float(rate[1]))
     if match := _GROUPED.fullmatch(key):
         return WeightFormat(key, _int4(key, int(match[2]), symmetric=bool(match[1])))
     raise KvdoctorError(

@@ -16,6 +16,7 @@ _USED = (
     "top_k_experts",
     "moe_k",
     "moe_topk",
+    "moe_top_k",
 )
 _DENSE = ("dense_intermediate_size", "intermediate_size", "ffn_dim", "n_inner")
 

@@ -68,9 +68,11 @@ def _bare(name: str) -> str:
 
 
 def _known(wanted: str) -> str | None:
-    """The name of the preset that a bare name means, or None."""
+    """The name of the preset that a bare name means, or None; the start of a single name is enough."""
     table = {_bare(known): known for known in configs()}
-    return table.get(_ALIASES.get(wanted, wanted))
+    found = table.get(_ALIASES.get(wanted, wanted))
+    longer = [known for bare, known in table.items() if bare.startswith(f"{wanted}-")]
+    return found or (longer[0] if len(longer) == 1 else None)
 
 
 def preset_config(name: str) -> dict[str, object]:
