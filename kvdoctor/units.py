@@ -103,6 +103,11 @@ def count(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else _figures(value)
 
 
+def counted(value: float, noun: str) -> str:
+    """Write a count of things: 1 request, 214 requests."""
+    return f"{count(value)} {noun}" if value == 1 else f"{count(value)} {noun}s"
+
+
 def moment(unix_seconds: float) -> str:
     """Write a wall-clock time in UTC: 2026-11-29 19:31:50 UTC."""
     if not 0 <= unix_seconds < 253402300800:  # the year 10000, where datetime ends

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kvdoctor.model import Diagnosis, Evidence, Ledger, Quantile
 from kvdoctor.render import outline, words
 from kvdoctor.render.text import clean, name
-from kvdoctor.units import change, count, duration, quantity
+from kvdoctor.units import change, count, counted, duration, quantity
 
 FEW_REQUESTS = 20
 """First tokens below which a mean says little: the number that the ledger asks of a cohort."""
@@ -88,7 +88,7 @@ def _windows(before: Diagnosis, after: Diagnosis) -> Iterator[str]:
         if window.lifetime:
             yield f"{when}: sums since the engine started, not a window"
         if window.requests < FEW_REQUESTS:
-            yield f"{when}: {count(window.requests)} first tokens, {FEW_REQUESTS} are needed for a mean"
+            yield f"{when}: {counted(window.requests, 'first token')}, {FEW_REQUESTS} are needed for a mean"
         if window.restarts:
             yield f"{when}: the engine restarted inside the window"
 

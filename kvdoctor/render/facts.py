@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvdoctor.model import Diagnosis, TargetInfo, Window
 from kvdoctor.render.text import name
-from kvdoctor.units import count, duration, gb, gib, moment, rate_bytes
+from kvdoctor.units import count, counted, duration, gb, gib, moment, rate_bytes
 
 
 def target(item: TargetInfo) -> str:
@@ -39,11 +39,11 @@ def window(item: Window) -> str:
         )
     else:
         head = f"{duration(item.seconds)} from {moment(item.start)}"
-    words = [head, f"{count(item.requests)} first tokens", f"{count(item.finished)} requests finished"]
-    words += [f"{count(item.prompt_tokens)} prompt tokens in"] if item.prompt_tokens else []
-    words += [f"{count(item.generated_tokens)} tokens out"] if item.generated_tokens else []
-    words += [f"{item.scrapes:,} readings"] if item.scrapes and not item.lifetime else []
-    words += [f"{item.restarts} restart{'s' if item.restarts > 1 else ''} inside"] if item.restarts else []
+    words = [head, counted(item.requests, "first token"), f"{counted(item.finished, 'request')} finished"]
+    words += [f"{counted(item.prompt_tokens, 'prompt token')} in"] if item.prompt_tokens else []
+    words += [f"{counted(item.generated_tokens, 'token')} out"] if item.generated_tokens else []
+    words += [counted(item.scrapes, "reading")] if item.scrapes and not item.lifetime else []
+    words += [f"{counted(item.restarts, 'restart')} inside"] if item.restarts else []
     return ", ".join(words)
 
 

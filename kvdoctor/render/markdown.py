@@ -63,7 +63,8 @@ def render(diagnosis: Diagnosis) -> str:
 def _verdict(diagnosis: Diagnosis) -> Iterator[str]:
     yield f"## kvdoctor: {plain(words.headline(diagnosis))}"
     yield ""
-    yield f"**{plain(clean(diagnosis.summary))}**" if clean(diagnosis.summary) else ""
+    why = words.reason(diagnosis)
+    yield f"**{plain(why)}**" if why else ""
     yield ""
     for metric in outline.METRICS:
         if metric in diagnosis.primary_by_metric or metric in diagnosis.sentences:

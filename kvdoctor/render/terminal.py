@@ -48,7 +48,7 @@ def _blocks(diagnosis: Diagnosis, width: int) -> Iterator[RenderableType]:
 
 def _verdict(diagnosis: Diagnosis) -> Iterator[RenderableType]:
     yield line(words.headline(diagnosis), "bold")
-    yield line(clean(diagnosis.summary))
+    yield line(words.reason(diagnosis))
     if beside := words.beside(diagnosis):
         yield line(beside, "dim")
     rows = [

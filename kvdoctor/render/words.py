@@ -19,7 +19,7 @@ from kvdoctor.model import (
 )
 from kvdoctor.render.text import clean
 from kvdoctor.render.text import name as short_name
-from kvdoctor.units import count, duration, quantity
+from kvdoctor.units import counted, duration, quantity
 
 BASIS: dict[Basis, str] = {
     Basis.MEASURED: "measured",
@@ -49,7 +49,7 @@ METRIC_MEANING: dict[str, str] = {
     Metric.TTFT.value: "time to first token",
     Metric.ITL.value: "time between tokens",
 }
-OBSERVATIONS: dict[str, str] = {Metric.TTFT.value: "first tokens", Metric.ITL.value: "output gaps"}
+OBSERVATIONS: dict[str, str] = {Metric.TTFT.value: "first token", Metric.ITL.value: "output gap"}
 _ACRONYMS = {"kv": "KV", "hbm": "HBM", "ttft": "TTFT", "itl": "ITL", "cpu": "CPU", "gpu": "GPU"}
 
 
@@ -71,6 +71,18 @@ def headline(diagnosis: Diagnosis) -> str:
     """Say the verdict with the family and how sure it is."""
     family = f" (family {diagnosis.family})" if diagnosis.family else ""
     return f"{verdict(diagnosis)}{family}, {diagnosis.confidence.value} confidence"
+
+
+def reason(diagnosis: Diagnosis) -> str:
+    """Return the summary without what the headline above it says already: the verdict's name, the confidence."""
+    said = clean(diagnosis.summary)
+    opening, colon, rest = said.partition(": ")
+    named = (diagnosis.primary or diagnosis.state).value.replace("_", " ")
+    repeats = colon and opening.lower().startswith(
+        (f"bound by {named}", named, f"bound by {diagnosis.primary_name}")
+    )
+    kept = rest if repeats else said
+    return kept[:1].upper() + kept[1:].replace(f" ({diagnosis.confidence.value} confidence)", "")
 
 
 def beside(diagnosis: Diagnosis) -> str:
@@ -96,7 +108,12 @@ def metric_verdict(diagnosis: Diagnosis, metric: str) -> str:
 
 def metric_sentence(diagnosis: Diagnosis, metric: str) -> str:
     """Say one latency's verdict and why."""
-    return f"{metric_verdict(diagnosis, metric)}. {clean(diagnosis.sentences.get(metric, ''))}".strip()
+    return f"{metric_verdict(diagnosis, metric)}. {metric_reason(diagnosis, metric)}".strip()
+
+
+def metric_reason(diagnosis: Diagnosis, metric: str) -> str:
+    """Return one latency's sentence without the latency's name, which stands before it."""
+    return clean(diagnosis.sentences.get(metric, "")).removeprefix(METRIC[metric]).lstrip(": ")
 
 
 def part_name(name: str) -> str:
@@ -118,7 +135,7 @@ def quantile(bounds: Quantile) -> str:
 def ledger_title(ledger: Ledger) -> str:
     """Say what a ledger is of: its mean and over how many observations."""
     metric = ledger.metric.value
-    seen = f"{count(ledger.count)} {OBSERVATIONS[metric]}"
+    seen = counted(ledger.count, OBSERVATIONS[metric])
     return f"{METRIC[metric]} ({METRIC_MEANING[metric]}): mean {duration(ledger.seconds)} over {seen}"
 
 
