@@ -153,6 +153,7 @@ def _tier(place: FetchOrCompute) -> Value:
 
 def _side(side: Side) -> Value:
     return {
+        "step_bytes": precise(side.step_bytes),
         "step_seconds_floor": precise(side.step_seconds),
         "tokens_per_s_ceiling": precise(side.ceiling),
         "sequences": side.sequences,

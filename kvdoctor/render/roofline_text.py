@@ -13,6 +13,7 @@ from kvdoctor.roofline.answer import Answer
 from kvdoctor.roofline.claim import Claim
 from kvdoctor.roofline.report import Report, Sweep
 from kvdoctor.roofline.step import Limit
+from kvdoctor.roofline.whatif import Side
 from kvdoctor.units import count, gb, gib
 
 WIDTH = 80
@@ -27,7 +28,7 @@ def wrapped(text: str, *, indent: str = "", first: str | None = None) -> list[st
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Columns as wide as they need; the first flush left, the others flush right."""
-    every = [list(head), *(list(row) for row in rows)]
+    every = [list(head)] * any(head) + [list(row) for row in rows]
     widths = [max(len(row[i]) for row in every) for i in range(len(head))]
     out = []
     for row in every:
@@ -80,7 +81,14 @@ def _step(answer: Answer) -> list[str]:
             rows.append((name + mark, gib(size) if size is not None else "", what, words.seconds(time)))
     if decode.draft_seconds:
         rows.append(("draft steps", "", "", words.seconds(decode.draft_seconds)))
-    rows.append(("floor", gib(moved.total), gb(moved.total), words.seconds(decode.seconds_floor)))
+    rows.append(
+        (
+            "floor" if step else "in all",
+            gib(moved.total),
+            gb(moved.total),
+            words.seconds(decode.seconds_floor),
+        )
+    )
     head = "One verify step of one rank" if answer.question.drafted else "One decode step of one rank"
     out = [head, *table(("", "", "", "alone takes"), rows)]
     if any(row[0].endswith(_NOTE_MARK) for row in rows):
@@ -131,26 +139,11 @@ def _what_ifs(report: Report) -> list[str]:
     if not rows:
         return []
     before = rows[0].before
-    unknown = before.step_seconds is None
+    known = before.step_seconds is not None
+    body = [("  now", *_side(before), "")]
+    body += [(("+ " if r.advised else "  ") + r.change, *_side(r.after), words.gain(r)) for r in rows]
     out = ["What would help this service most"]
-    now = (
-        "now",
-        words.seconds(before.step_seconds),
-        "-" if unknown else words.rate(before.ceiling),
-        _room(before.sequences),
-        "",
-    )
-    body = [
-        (
-            ("+ " if row.advised else "  ") + row.change,
-            words.seconds(row.after.step_seconds),
-            "-" if unknown else words.rate(row.after.ceiling),
-            _room(row.after.sequences),
-            words.gain(row),
-        )
-        for row in rows
-    ]
-    out += table(("", "step", "ceiling tok/s", "fit", "gain"), [("  " + now[0], *now[1:]), *body])
+    out += table(("", "step", "ceiling tok/s" if known else "", "fit", "gain"), body)
     out += wrapped(
         "+ helps by 5% or more. Gain: tokens/s to expect at best of the sequences that fit, after over before.",
         indent="  ",
@@ -162,6 +155,13 @@ def _what_ifs(report: Report) -> list[str]:
     for note, names in notes.items():
         out += wrapped(f"{', '.join(names)}: {note}.", indent="    ", first="  ")
     return out
+
+
+def _side(side: Side) -> tuple[str, str, str]:
+    """Step (bytes where there is no time), ceiling and room."""
+    if side.step_seconds is None:
+        return gb(side.step_bytes), "", _room(side.sequences)
+    return words.seconds(side.step_seconds), words.rate(side.ceiling), _room(side.sequences)
 
 
 def _room(sequences: int | None) -> str:

@@ -65,8 +65,8 @@ def both(size: float) -> str:
 def title(answer: Answer) -> str:
     """Model and machine."""
     question = answer.question
-    machine = question.card.name or ("a GPU" if question.card.bandwidth else "no machine named")
-    return f"{clean(question.shape.name)} on {question.layout.gpus} x {clean(machine)}"
+    card = clean(question.card.name) or ("GPU" if question.card.bandwidth else "GPU of no name")
+    return f"{clean(question.shape.name)} on {question.layout.gpus} x {card}"
 
 
 def model_line(answer: Answer) -> str:

@@ -22,6 +22,8 @@ _HOST_RATE = 26e9
 class Side:
     """A service before or after a change."""
 
+    step_bytes: float
+    """Bytes of one rank in a step of the whole batch."""
     step_seconds: float | None
     """Floor on the step of the whole batch."""
     ceiling: float | None
@@ -50,7 +52,13 @@ class WhatIf:
 def side_of(question: Question) -> Side:
     """What a service does at a question."""
     fit, decode = fit_of(question), decode_of(question)
-    return Side(decode.seconds_floor, decode.ceiling, fit.sequences, _served(question, decode, fit.sequences))
+    return Side(
+        decode.bytes.total,
+        decode.seconds_floor,
+        decode.ceiling,
+        fit.sequences,
+        _served(question, decode, fit.sequences),
+    )
 
 
 def _served(question: Question, decode: Decode, sequences: int | None) -> float | None:
@@ -151,7 +159,13 @@ def _offload_weights(question: Question, before: Side) -> WhatIf | None:
     moved = percent(over / weights.resident(question.shape, layout=question.layout).total)
     note = f"{moved} of the weights cross PCIe in every step"
     return WhatIf(
-        "offload weights", "service", before, Side(step, rate, before.sequences, rate), None, False, note
+        "offload weights",
+        "service",
+        before,
+        Side(before.step_bytes, step, rate, before.sequences, rate),
+        None,
+        False,
+        note,
     )
 
 
