@@ -12,6 +12,7 @@ from kvdoctor import __version__
 from kvdoctor.commands import judging, recording
 from kvdoctor.commands.argv import with_defaults
 from kvdoctor.errors import KvdoctorError
+from kvdoctor.roofline.command import register as register_roofline
 
 FAILED, INTERRUPTED = 1, 130
 
@@ -43,6 +44,7 @@ def _options(
 
 for _command in (judging.diagnose, recording.record, judging.report, judging.diff, recording.export):
     app.command()(_command)
+register_roofline(app)
 
 
 def _fail(error: KvdoctorError) -> None:
