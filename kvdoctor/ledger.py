@@ -22,6 +22,9 @@ WEIGHTS, KV_READS, COMPUTE, IN_STEP, STALL = (
 SHORT_REQUESTS = 0.1
 """Mean end-to-end time over window below which the residual of TTFT is the front end's and not the cohort's."""
 
+ROUNDING = 1e-9
+"""Share of a ledger within which its sum is a matter of rounding: a residual that small could turn negative."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wait:
@@ -45,7 +48,8 @@ def queue_wait(traffic: Traffic) -> Wait | None:
     if traffic.preemptions == 0:
         return Wait(little, Basis.MEASURED, "mean waiting over the rate of first tokens")
     finished = traffic.queue.mean if traffic.queue is not None else None
-    return Wait(min(little, finished or little), Basis.UPPER_BOUND, "waits after a preemption included")
+    least = little if finished is None else min(little, finished)
+    return Wait(least, Basis.UPPER_BOUND, "waits after a preemption included")
 
 
 def kv_wait(traffic: Traffic, queue: float, transfer_seconds: float | None) -> float:
@@ -146,7 +150,7 @@ def itl_ledger(traffic: Traffic, machine: Machine, ranks: int = 1) -> Ledger | N
         parts.append(Part(IN_STEP, beside, Basis.MEASURED, note=note))
     steady = itl.mean - stall - beside
     parts += _reads(traffic, machine, steady, ranks)
-    left = itl.mean - sum(p.seconds for p in parts)
+    left = max(0.0, itl.mean - sum(p.seconds for p in parts))
     known = machine.shape is not None and machine.bandwidth is not None
     note = "" if known else "the steady decode step, not split: model or bandwidth unknown"
     parts.append(Part(UNEXPLAINED, left, Basis.RESIDUAL, note=note))
@@ -185,12 +189,15 @@ def _reads(traffic: Traffic, machine: Machine, steady: float, ranks: int) -> lis
 
 
 def _exact(parts: list[Part], whole: float) -> tuple[Part, ...]:
-    """Drop empty parts, and let the last residual (else the largest part) take the rounding of the sum."""
+    """Drop empty parts, and let the largest residual (else the largest part) take the rounding of the sum."""
     kept = [p for p in parts if p.seconds > 0 or p.name == UNEXPLAINED]
     top = [i for i, p in enumerate(kept) if p.parent is None]
     if not top:
         return tuple(kept)
-    taker = max(top, key=lambda i: (kept[i].basis is Basis.RESIDUAL, kept[i].seconds))
+    slack = ROUNDING * whole
+    taker = max(
+        top, key=lambda i: (kept[i].basis is Basis.RESIDUAL and kept[i].seconds > slack, kept[i].seconds)
+    )
     others = sum(kept[i].seconds for i in top if i != taker)
     part = kept[taker]
     kept[taker] = Part(part.name, whole - others, part.basis, part.parent, part.note)
