@@ -125,7 +125,11 @@ def change(before: float, after: float) -> str:
     if before == 0:
         return "from nothing"
     ratio = (after - before) / abs(before)
-    return f"x {_figures(after / before)}" if ratio >= 10 else ("+" if ratio > 0 else "") + percent(ratio)
+    if abs(ratio) < 1e-4:
+        return "hardly changed"
+    if ratio >= 10 and before > 0:
+        return f"x {_figures(after / before)}"
+    return ("+" if ratio > 0 else "-") + percent(abs(ratio)).lstrip(">")
 
 
 def quantity(value: float, unit: str) -> str:

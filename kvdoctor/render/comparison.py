@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kvdoctor.model import Diagnosis, Evidence, Ledger, Quantile
+from kvdoctor.model import Diagnosis, Ledger, Quantile
 from kvdoctor.render import outline, words
 from kvdoctor.render.text import clean, name
 from kvdoctor.units import change, count, counted, duration, quantity
@@ -169,10 +169,8 @@ def _header(before: Diagnosis, after: Diagnosis) -> Iterator[Line]:
         other = old.get((line.name, line.unit))
         if other is None:
             continue
-        known = other.now is not None and line.now is not None
-        moved = change(other.now or 0.0, line.now or 0.0) if known else ""
         first, second = (words.headline_value(which, which.now) for which in (other, line))
-        yield Line(name(line.name), first, second, moved)
+        yield Line(name(line.name), first, second, _difference(other.now, line.now, line.unit))
 
 
 def _evidence(before: Diagnosis, after: Diagnosis) -> Iterator[Line]:
@@ -185,16 +183,22 @@ def _evidence(before: Diagnosis, after: Diagnosis) -> Iterator[Line]:
             if other is None or item.name in seen or words.value(other) == words.value(item):
                 continue
             seen.add(item.name)
-            yield Line(name(item.name), words.value(other), words.value(item), _difference(other, item))
+            yield Line(
+                name(item.name),
+                words.value(other),
+                words.value(item),
+                _difference(other.value, item.value, item.unit),
+            )
 
 
-def _difference(before: Evidence, after: Evidence) -> str:
-    if before.value is None or after.value is None:
-        return "changed"
-    if after.unit == "ratio":
-        points = 100 * (after.value - before.value)
-        return f"{'+' if points > 0 else ''}{quantity(points, 'points')}"
-    return change(before.value, after.value)
+def _difference(before: float | None, after: float | None, unit: str) -> str:
+    """Say how far a value moved: a ratio in points, anything else against where it was."""
+    if before is None or after is None:
+        return "" if before is after else "changed"
+    if unit != "ratio":
+        return change(before, after)
+    points = 100 * (after - before)
+    return f"{'+' if points > 0 else ''}{quantity(points, 'points')}" if points else "unchanged"
 
 
 def summaries(before: Diagnosis, after: Diagnosis) -> tuple[tuple[str, str], ...]:

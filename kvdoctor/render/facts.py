@@ -61,11 +61,13 @@ def roofline(diagnosis: Diagnosis) -> str:
         return ""
     low, high = rate_bytes(point.achieved_low), rate_bytes(point.achieved_high)
     reads = low if low == high else f"{low} to {high}"
+    impossible = point.achieved_low > point.bandwidth
+    doubt = " That is not possible: the model or the card is not the one that was told." if impossible else ""
     return (
         f"A decode step takes {duration(point.step_seconds)}; "
         f"its bytes alone need {duration(point.floor_seconds)}. It reads {reads} "
         f"under a ceiling of {rate_bytes(point.bandwidth)} ({name(point.bandwidth_basis)}), "
-        f"at batch {count(point.batch)} and {count(point.context)} tokens of context."
+        f"at batch {count(point.batch)} and {count(point.context)} tokens of context.{doubt}"
     )
 
 

@@ -130,3 +130,10 @@ def test_default_objectives_are_told_from_stated_ones() -> None:
 def test_a_sum_that_is_unknown_is_not_nothing() -> None:
     assert [amount for amount, _ in facts.sums(HEALTHY)] == ["118 ms", "unknown", "0 ms"]
     assert facts.sums(IDLE) == ()
+
+
+@pytest.mark.parametrize(("low", "doubted"), [(2.90e12, False), (2.92e12, True)])
+def test_a_step_faster_than_its_bytes_can_be_read_is_doubted(low: float, doubted: bool) -> None:
+    assert CAPACITY.roofline is not None
+    point = dataclasses.replace(CAPACITY.roofline, achieved_low=low)
+    assert ("not possible" in facts.roofline(dataclasses.replace(CAPACITY, roofline=point))) is doubted
