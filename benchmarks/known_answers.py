@@ -35,6 +35,7 @@ KINDS: dict[str, Callable[[Case], Verdict]] = {
     "bytes_per_token_layer": known_kv.layouts,
     "transfer_bytes": known_kv.layouts,
     "concurrency": known_kv.concurrency,
+    "ratio": known_kv.ratio,
     "weights": known_kv.resident,
     "decode": known_rate.ceiling,
     "refute": known_rate.claim,

@@ -94,17 +94,35 @@ def _one_layer(case: Case) -> Verdict:
 
 
 def concurrency(case: Case) -> Verdict:
-    """Blocks, block size and length are printed: any uniform model with that many blocks answers it."""
+    """Blocks (or tokens) and a length are printed: any uniform model with that many blocks answers it."""
     given = case.given
     config = {"model_type": "llama", "num_hidden_layers": 1, "num_attention_heads": 1, "hidden_size": 128}
     config |= {"vocab_size": 128, "intermediate_size": 128}
     path = config_file(config, case.scratch, case.entry["id"])
-    options = {"block-size": given["block_size"], "context": given["max_model_len"]}
+    block = given.get("block_size", 1)
+    options = {"block-size": block, "context": _length(given)}
     token = ask(Query(path, options))["per_rank"]["kv_bytes_per_token"]
-    size = given["blocks"] * given["block_size"] * token / 2**30
-    found = ask(Query(path, options | {"pool": size}))
+    held = given["blocks"] * block if "blocks" in given else given["tokens"]
+    found = ask(Query(path, options | {"pool": held * token / 2**30}))
     field = "concurrency" if expected(case)[0] == "max_concurrency" else "tokens"
     return judge(case, found["pool"][field], found["warnings"])
+
+
+def _length(given: Json) -> int:
+    """The length that a printed concurrency is for."""
+    for name in ("max_model_len", "max_concurrency_len", "context", "tokens_per_request"):
+        if name in given:
+            return int(given[name])
+    raise KvdoctorError("the entry names no length")
+
+
+def ratio(case: Case) -> Verdict:
+    """`ratio`: two printed numbers against what they should be to each other."""
+    numbers = [float(value) for value in case.given.values() if isinstance(value, (int, float))]
+    if len(numbers) != 2 or not all(numbers):
+        raise KvdoctorError(f"a ratio of {len(numbers)} numbers")
+    want = expected(case)[1]
+    return judge(case, min(numbers[0] / numbers[1], numbers[1] / numbers[0], key=lambda x: abs(x - want)), [])
 
 
 def resident(case: Case) -> Verdict:

@@ -29,11 +29,10 @@ def claim(case: Case) -> Verdict:
 def max_throughput(case: Case) -> Verdict:
     """The batch is what fits beside the weights at the mean context."""
     given = case.given
-    context = given["input"] + given["output"] / 2
-    options = _options(given) | {"context": context, "block-size": 1}
+    options = _options(given) | {"block-size": 1}
     held = ask(Query(case.model(), options))["per_rank"]["weight_bytes"]
     pool = (given["kv_fraction"] * given["memory_gb"] * 1e9 - held) / 2**30
-    fitting = ask(Query(case.model(), options | {"pool": pool, "context": int(context)}))
+    fitting = ask(Query(case.model(), options | {"pool": pool, "context": int(options["context"])}))
     batch = fitting["pool"]["sequences"]
     peak = case.entry.get("peak_tflops")
     found = ask(Query(case.model(), options | {"batch": float(batch)} | ({"peak": peak} if peak else {})))
@@ -84,7 +83,8 @@ def _options(given: Json) -> Json:
     found = storage_options(given)
     gpus = given.get("gpus", 1)
     found["pp" if "pipeline" in str(given.get("split", "")) else "tp"] = gpus
-    found |= {"batch": float(given.get("batch", 1)), "context": given.get("context", 1)}
+    mean = given["input"] + given.get("output", 0) / 2 if "input" in given else 1
+    found |= {"batch": float(given.get("batch", 1)), "context": given.get("context", mean)}
     found["bandwidth"] = given["bandwidth_gb_s"]
     if given.get("dp_attention"):
         found["dp-attention"] = gpus if given["dp_attention"] is True else given["dp_attention"]

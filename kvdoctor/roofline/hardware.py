@@ -22,9 +22,12 @@ DECODE_FRACTION_LOW = ((1.5, 0.65), (0.9, 0.5), (0.0, 0.4))
 COMPUTE_FRACTION = 0.7
 # Seconds a layer that launches may add on one GPU without graphs: assumed, half of the TP figure's low end.
 LAUNCH_LATENCY_S = 30e-6
-# The same over tensor-parallel ranks, beside the per-layer latency below.
-TP_FRACTION = 0.8
+# The low end over tensor-parallel ranks, beside the per-layer latency below.
 TP_FRACTION_LOW = 0.6
+# The low end of serving engines at full batches, where prefill shares the steps (20 to 40% measured at 50 to
+# 100 sequences), and the batch from which it is taken in full.
+SERVING_FRACTION_LOW = 0.2
+SERVING_BATCH = 32
 # Seconds a layer that launches and all-reduces add with TP over NVLink: fits of published single-stream runs
 # (62 us gpt-oss-120b, 150 us GLM-4.6, both on 8 x B200).
 LAYER_LATENCY_S = 60e-6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -135,7 +136,7 @@ def decode_step(
     )
     parts = _parts(shape, machine, load, layout, moved, work)
     floor = max(parts["weights"] + parts["kv"] + parts["state"], parts["compute"])
-    fast, slow = _expected(parts, shape, layout)
+    fast, slow = _expected(parts, shape, layout, load.batch)
     return Step(
         moved,
         work,
@@ -144,7 +145,7 @@ def decode_step(
         (fast, slow),
         load.batch / floor,
         (load.batch / slow, load.batch / fast),
-        expected_basis(shape, layout),
+        expected_basis(shape, layout, load.batch),
         max(parts, key=lambda part: parts[part]),
     )
 
@@ -173,31 +174,39 @@ def _parts(
     }
 
 
-def _expected(parts: dict[Limit, float], shape: ModelShape, layout: Layout) -> tuple[float, float]:
+def _expected(
+    parts: dict[Limit, float], shape: ModelShape, layout: Layout, batch: float
+) -> tuple[float, float]:
     """Fast and slow seconds of a step: fractions of the roof, plus messages and a latency a layer."""
     reads = parts["weights"] + parts["kv"] + parts["state"]
-    high, low = read_fractions(shape, layout)
+    high, low = read_fractions(shape, layout, batch)
     latency = parts["latency"] * hardware.LAYER_LATENCY_HIGH_S / hardware.LAYER_LATENCY_S
     if not parts["latency"]:
         latency = len(shape.layers) * hardware.LAUNCH_LATENCY_S
     fast = max(reads / high, parts["compute"] / hardware.COMPUTE_FRACTION)
-    slow = max(reads / low, parts["compute"] / hardware.PREFILL_FRACTION)
+    slow = max(reads / low, parts["compute"] / min(low, hardware.PREFILL_FRACTION))
     return fast + parts["collectives"] + parts["latency"], slow + parts["collectives"] + latency
 
 
-def read_fractions(shape: ModelShape, layout: Layout) -> tuple[float, float]:
-    """Shares of the data sheet's bandwidth over a decode step, (good, poor), by width and weight format."""
-    if layout.gpus > layout.pp:
-        return hardware.TP_FRACTION, hardware.TP_FRACTION_LOW
+def read_fractions(shape: ModelShape, layout: Layout, batch: float) -> tuple[float, float]:
+    """Shares of the data sheet's bandwidth over a decode step, (good, poor).
+
+    The poor one depends on the width and the weight format, and falls with the batch to what serving engines
+    reach while prefill shares their steps.
+    """
     size = weight_format(shape.weight_format).bytes_per_weight
-    low = next(fraction for limit, fraction in hardware.DECODE_FRACTION_LOW if size >= limit)
-    return hardware.DECODE_FRACTION, low
+    alone = next(fraction for limit, fraction in hardware.DECODE_FRACTION_LOW if size >= limit)
+    low = hardware.TP_FRACTION_LOW if layout.gpus > layout.pp else alone
+    filled = min(1.0, math.log(max(1.0, batch)) / math.log(hardware.SERVING_BATCH))
+    return hardware.DECODE_FRACTION, low * (hardware.SERVING_FRACTION_LOW / low) ** filled
 
 
-def expected_basis(shape: ModelShape, layout: Layout) -> str:
+def expected_basis(shape: ModelShape, layout: Layout, batch: float) -> str:
     """One line that says what the expected range is made of."""
-    high, low = read_fractions(shape, layout)
+    high, low = read_fractions(shape, layout, batch)
     text = f"{low:.0%} to {high:.0%} of the bandwidth"
     if layout.gpus > layout.pp:
-        text += f" and {hardware.LAYER_LATENCY_S * 1e6:.0f} to {hardware.LAYER_LATENCY_HIGH_S * 1e6:.0f} us a layer"
-    return f"{text}; decode only, prefill in the steps lowers it"
+        latency, most = hardware.LAYER_LATENCY_S * 1e6, hardware.LAYER_LATENCY_HIGH_S * 1e6
+        text += f" and {latency:.0f} to {most:.0f} us a layer"
+    shared = "the low end with prefill in the steps" if batch > 1 else "decode alone"
+    return f"{text}; {shared}"
