@@ -1,0 +1,203 @@
+"""NVML call by call: each reading is a function from a card to samples, in base units, that may fail alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kvdoctor.collectors.lines import Label
+
+Sample = tuple[str, float | None, tuple[Label, ...]]
+Reading = tuple[str, Callable[[Any, Any], Iterable[Sample]]]
+
+UNSUPPORTED = "this card does not tell"
+CURE = "look at nvidia-smi -q, as root"
+PASSING = frozenset((6, 10, 21, 999))
+"""Errors that may pass: NotFound (nothing ran), Timeout, NoData, Unknown."""
+_REASONS = {
+    3: UNSUPPORTED,
+    4: "it may not be read by this user",
+    13: "this driver is older than the question",
+    15: "the card fell off the bus",
+    16: "the card needs a reset",
+}
+MHZ = 1e6
+_THROTTLE = (
+    ("idle", 0x1),
+    ("application_clocks", 0x2),
+    ("power_cap", 0x4),
+    ("hardware_slowdown", 0x8),
+    ("sync_boost", 0x10),
+    ("software_thermal", 0x20),
+    ("hardware_thermal", 0x40),
+    ("power_brake", 0x80),
+)
+"""Bits of the clocks' event reasons (nvml.h)."""
+_VIOLATIONS = ((74, "power_cap"), (75, "thermal"), (77, "board_limit"), (79, "reliability"))
+_VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+NANO = 1e-9
+
+
+def code(error: Exception) -> int:
+    """Return NVML's number of an error: its objects can neither be compared nor hashed safely."""
+    return int(getattr(error, "value", 999))
+
+
+def reason(error: Exception) -> str:
+    """Return what an error means for a reader."""
+    return _REASONS.get(code(error), f"NVML error {code(error)}")
+
+
+def _identity(nvml: Any, card: Any) -> Iterable[Sample]:
+    labels = (("name", str(nvml.nvmlDeviceGetName(card))), ("uuid", str(nvml.nvmlDeviceGetUUID(card))))
+    return (("host_gpu_info", 1.0, labels),)
+
+
+def _occupancy(nvml: Any, card: Any) -> Iterable[Sample]:
+    """Shares of time in which any kernel ran, or memory was touched: neither compute nor bandwidth in use."""
+    rates = nvml.nvmlDeviceGetUtilizationRates(card)
+    return (
+        ("host_gpu_time_occupancy_ratio", rates.gpu / 100, ()),
+        ("host_gpu_memory_time_occupancy_ratio", rates.memory / 100, ()),
+    )
+
+
+def _memory(nvml: Any, card: Any) -> Iterable[Sample]:
+    found = nvml.nvmlDeviceGetMemoryInfo(card)
+    return (
+        ("host_gpu_memory_used_bytes", float(found.used), ()),
+        ("host_gpu_memory_bytes", float(found.total), ()),
+    )
+
+
+def _clocks(nvml: Any, card: Any) -> Iterable[Sample]:
+    for name, kind in (("sm", nvml.NVML_CLOCK_SM), ("memory", nvml.NVML_CLOCK_MEM)):
+        which = (("clock", name),)
+        yield "host_gpu_clock_hertz", nvml.nvmlDeviceGetClockInfo(card, kind) * MHZ, which
+        yield "host_gpu_clock_limit_hertz", nvml.nvmlDeviceGetMaxClockInfo(card, kind) * MHZ, which
+
+
+def _power(nvml: Any, card: Any) -> Iterable[Sample]:
+    return (
+        ("host_gpu_power_watts", nvml.nvmlDeviceGetPowerUsage(card) / 1e3, ()),
+        ("host_gpu_power_limit_watts", nvml.nvmlDeviceGetEnforcedPowerLimit(card) / 1e3, ()),
+    )
+
+
+def _temperature(nvml: Any, card: Any) -> Iterable[Sample]:
+    kind = nvml.NVML_TEMPERATURE_GPU
+    return (("host_gpu_temperature_celsius", float(nvml.nvmlDeviceGetTemperature(card, kind)), ()),)
+
+
+def _throttle(nvml: Any, card: Any) -> Iterable[Sample]:
+    """Why clocks are low just now. The call was renamed; older bindings only have the old name."""
+    ask = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
+    bits = int((ask or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(card))
+    return tuple(
+        ("host_gpu_throttle", float(bool(bits & bit)), (("reason", name),)) for name, bit in _THROTTLE
+    )
+
+
+def _violations(nvml: Any, card: Any) -> Iterable[Sample]:
+    """Seconds that clocks were held down since the driver was loaded; each field has a return code of its own."""
+    fields = nvml.nvmlDeviceGetFieldValues(card, [number for number, _ in _VIOLATIONS])
+    for (_, name), found in zip(_VIOLATIONS, fields, strict=False):
+        if found.nvmlReturn == 0:
+            value = getattr(found.value, _VALUES[found.valueType])
+            yield "host_gpu_throttled_seconds_total", float(value) * NANO, (("reason", name),)
+
+
+def _link(nvml: Any, card: Any) -> Iterable[Sample]:
+    """PCIe generation and width now, what slot and card can do, and the performance state: idle links rest."""
+    return (
+        ("host_gpu_link_generation", float(nvml.nvmlDeviceGetCurrPcieLinkGeneration(card)), ()),
+        ("host_gpu_link_generation_limit", float(nvml.nvmlDeviceGetMaxPcieLinkGeneration(card)), ()),
+        ("host_gpu_link_width", float(nvml.nvmlDeviceGetCurrPcieLinkWidth(card)), ()),
+        ("host_gpu_link_width_limit", float(nvml.nvmlDeviceGetMaxPcieLinkWidth(card)), ()),
+    )
+
+
+def _own_link(nvml: Any, card: Any) -> Iterable[Sample]:
+    """What the card alone can do: more than card and slot together means a slot or riser that limits it."""
+    return (("host_gpu_link_generation_own", float(nvml.nvmlDeviceGetGpuMaxPcieLinkGeneration(card)), ()),)
+
+
+def _state(nvml: Any, card: Any) -> Iterable[Sample]:
+    return (("host_gpu_performance_state", float(nvml.nvmlDeviceGetPerformanceState(card)), ()),)
+
+
+def _traffic(nvml: Any, card: Any) -> Iterable[Sample]:
+    """Bytes per second over one window of 20 ms; transmit leaves the card. Each direction blocks for 20 ms."""
+    for name, counter in (
+        ("transmit", nvml.NVML_PCIE_UTIL_TX_BYTES),
+        ("receive", nvml.NVML_PCIE_UTIL_RX_BYTES),
+    ):
+        rate = nvml.nvmlDeviceGetPcieThroughput(card, counter) * 1e3
+        yield "host_gpu_link_bytes_per_second", float(rate), (("direction", name),)
+
+
+def _replays(nvml: Any, card: Any) -> Iterable[Sample]:
+    return (("host_gpu_link_replays_total", float(nvml.nvmlDeviceGetPcieReplayCounter(card)), ()),)
+
+
+def _ecc(nvml: Any, card: Any) -> Iterable[Sample]:
+    for name, kind in (
+        ("corrected", nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
+        ("uncorrected", nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
+    ):
+        total = nvml.nvmlDeviceGetTotalEccErrors(card, kind, nvml.NVML_VOLATILE_ECC)
+        yield "host_gpu_ecc_errors_total", float(total), (("kind", name),)
+
+
+def _remap(nvml: Any, card: Any) -> Iterable[Sample]:
+    kinds = ("corrected", "uncorrected", "pending", "failed")
+    found = zip(kinds, nvml.nvmlDeviceGetRemappedRows(card), strict=False)
+    return tuple(("host_gpu_remapped_rows", float(value), (("kind", kind),)) for kind, value in found)
+
+
+READINGS: tuple[Reading, ...] = (
+    ("name", _identity),
+    ("time occupancy", _occupancy),
+    ("memory", _memory),
+    ("clocks", _clocks),
+    ("power", _power),
+    ("temperature", _temperature),
+    ("throttle reasons", _throttle),
+    ("throttled time", _violations),
+    ("PCIe link", _link),
+    ("PCIe limit of the card", _own_link),
+    ("performance state", _state),
+    ("PCIe traffic", _traffic),
+    ("PCIe replays", _replays),
+    ("ECC errors", _ecc),
+    ("remapped rows", _remap),
+)
+
+
+def bus_id(nvml: Any, card: Any) -> str | None:
+    """Return the PCI address, None where the card does not tell."""
+    try:
+        found = nvml.nvmlDeviceGetPciInfo(card).busId
+    except nvml.NVMLError:
+        return None
+    return found.decode("ascii", "replace") if isinstance(found, bytes) else str(found)
+
+
+def process_memory(nvml: Any, card: Any) -> dict[int, float | None]:
+    """Bytes by pid; None where the driver does not say how many (WSL, some containers)."""
+    found: dict[int, float | None] = {}
+    for entry in nvml.nvmlDeviceGetComputeRunningProcesses(card):
+        size = entry.usedGpuMemory
+        found[int(entry.pid)] = float(size) if size is not None else None
+    return found
+
+
+def process_occupancy(nvml: Any, card: Any, since: int) -> tuple[dict[int, float], int]:
+    """Share of time in which a process's kernels ran, by pid, and the newest time stamp. Empty means idle, or
+    that this card does not tell: the call reports "no samples" as an error."""
+    try:
+        samples = list(nvml.nvmlDeviceGetProcessUtilization(card, since))
+    except nvml.NVMLError:
+        return {}, since
+    newest = max((int(sample.timeStamp) for sample in samples), default=since)
+    return {int(sample.pid): float(sample.smUtil) / 100 for sample in samples if sample.smUtil <= 100}, newest
