@@ -119,6 +119,7 @@ def write_rank(
     prefill_mean: float = 0.05,
     e2e_mean: float = 0.5,
     finished: float | None = None,
+    finished_before: float = 100,
     itl_mean: float = 0.008,
     itl_buckets: Mapping[float, float] | None = None,
     itl_sum: float | None = None,
@@ -169,7 +170,7 @@ def write_rank(
     page.counter("vllm:prompt_tokens_by_source_total", computes, computed_before, source="local_compute")
     page.counter("vllm:prompt_tokens_by_source_total", external, source="external_kv_transfer")
     page.counter("vllm:generation_tokens_total", first_tokens * outputs, generated_before)
-    page.counter("vllm:request_success_total", done, 100, finished_reason="length")
+    page.counter("vllm:request_success_total", done, finished_before, finished_reason="length")
     page.counter("vllm:request_success_total", 0, finished_reason="abort")
 
     buckets = ttft_buckets or {bucket_of(ttft_mean, TTFT_BOUNDS): first_tokens}

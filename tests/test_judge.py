@@ -1,0 +1,337 @@
+"""From findings to one answer: states first, then the likely cause that costs most."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from loads import case
+
+from kvdoctor import judge as j
+from kvdoctor.causes import CAUSES
+from kvdoctor.histogram import Histogram
+from kvdoctor.model import Bound, Finding, Metric, State, Verdict
+
+LIKELY, POSSIBLE, RULED_OUT = Verdict.LIKELY, Verdict.POSSIBLE, Verdict.RULED_OUT
+INF = math.inf
+
+
+def likely(bound: Bound, subclass: str, metric: Metric, seconds: float) -> Finding:
+    return Finding(bound, LIKELY, subclass, "because.", metric, seconds, seconds)
+
+
+def judged(
+    findings: tuple[Finding, ...] | None = None, slow: str | None = None, **numbers: object
+) -> j.Judgement:
+    """Judge a load, by its own findings unless others are given."""
+    found = case(**numbers)
+    own = tuple(f for cause in CAUSES for f in cause(found))
+    return j.judge(found, own if findings is None else findings, slow)
+
+
+def state(**numbers: object) -> State:
+    return judged(**numbers).state
+
+
+# -- no token ----------------------------------------------------------------------------------------------
+
+QUIET = {"first_tokens": 0, "finished": 0}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        pytest.param({"running": 0, "waiting": 0}, State.IDLE, id="nothing there"),
+        pytest.param({"running": 0, "waiting": 0, "preempted_before": 9}, State.IDLE, id="old preemptions"),
+        pytest.param({"running": 2, "waiting": 0}, State.STALLED, id="running"),
+        pytest.param({"running": 0, "waiting": 5}, State.STALLED, id="waiting"),
+        pytest.param({"running": 2, "seconds": 9.9}, State.INSUFFICIENT, id="too short to be stalled"),
+        pytest.param({"running": 2, "seconds": 10.0}, State.STALLED, id="just long enough"),
+        pytest.param({"running": [2.0] * 30 + [0.0]}, State.INSUFFICIENT, id="gone at the end"),
+        pytest.param({"running": [0.0] + [2.0] * 30}, State.INSUFFICIENT, id="came in the window"),
+    ],
+)
+def test_an_engine_without_a_token_is_idle_stalled_or_not_to_be_told(numbers, expected):
+    found = judged(**{**QUIET, **numbers})
+    assert found.state is expected
+    assert found.finding is None
+    assert set(found.by_metric.values()) == {expected}
+
+
+def test_a_stall_takes_ten_seconds():
+    assert j.STALLED_SECONDS == 10
+
+
+# -- one reading -------------------------------------------------------------------------------------------
+
+ONE = {"readings": 1, "seconds": 0}
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        pytest.param({"queue_mean": 9.0, "ttft_mean": 10.0, "waiting": 50}, id="queue"),
+        pytest.param({"preemptions": 500, "usage": 1.0, "waiting": 20}, id="preemptions"),
+        pytest.param({"caching": "False", "prefill_mean": 5.0, "ttft_mean": 6.0}, id="caching off"),
+        pytest.param({}, id="healthy"),
+    ],
+)
+def test_one_reading_never_names_a_bound(numbers):
+    found = judged(**ONE, **numbers)
+    assert (found.state, found.finding) == (State.INSUFFICIENT, None)
+    assert LIKELY not in {f.verdict for f in found.findings}
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"), [(0, State.IDLE), (100, State.INSUFFICIENT)], ids=["fresh", "has served"]
+)
+def test_one_reading_is_idle_only_of_an_engine_that_never_served(before, expected):
+    assert state(**ONE, **QUIET, finished_before=before, generated_before=0, running=0) is expected
+
+
+# -- healthy (rule 3) --------------------------------------------------------------------------------------
+
+
+def test_a_service_that_meets_its_objectives_without_waits_is_healthy():
+    found = judged()
+    assert (found.state, found.unhealthy, found.finding) == (State.HEALTHY, (), None)
+    assert found.by_metric == dict.fromkeys(Metric, State.HEALTHY)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        pytest.param({"usage": 1.0}, id="a full pool and nobody waiting"),
+        pytest.param({"preempted_before": 70}, id="an old preemption"),
+        pytest.param({"usage": 1.0, "preempted_before": 70}, id="both"),
+        pytest.param({"hits": 0}, id="no hit, and prefill that is short"),
+        pytest.param({"queries": 0, "hits": 0}, id="nothing looked up"),
+    ],
+)
+def test_what_looks_bad_and_costs_nobody_is_healthy(numbers):
+    assert state(**numbers) is State.HEALTHY
+
+
+# A request is TTFT 0.1 s and 19 gaps of 8 ms: 0.252 s.
+REQUEST = 0.1 + 19 * 0.008
+
+
+@pytest.mark.parametrize(
+    ("queue", "healthy"),
+    [(j.WAITS * REQUEST - 1e-5, True), (j.WAITS * REQUEST + 1e-5, False)],
+    ids=["under 5%", "over 5%"],
+)
+def test_waits_of_a_twentieth_of_a_request_are_not_healthy(queue, healthy):
+    found = judged((), queue_mean=queue)
+    assert (found.unhealthy == ()) is healthy
+
+
+@pytest.mark.parametrize(
+    ("lost", "healthy"),
+    [
+        pytest.param(0.0499, True, id="under 50 ms"),
+        pytest.param(0.0501, False, id="over 50 ms and 10%"),
+    ],
+)
+def test_avoidable_prefill_counts_from_fifty_milliseconds(lost, healthy):
+    found = judged((likely(Bound.HIT_RATE, "fell", Metric.TTFT, lost),))
+    assert lost > j.AVOIDABLE * REQUEST
+    assert (found.unhealthy == ()) is healthy
+
+
+@pytest.mark.parametrize(
+    ("share", "healthy"), [(j.AVOIDABLE - 0.001, True), (j.AVOIDABLE + 0.001, False)], ids=["9.9%", "10.1%"]
+)
+def test_avoidable_prefill_counts_from_a_tenth_of_a_request(share, healthy):
+    long = {"ttft_mean": 1.0, "outputs": 100}
+    found = judged((likely(Bound.HIT_RATE, "fell", Metric.TTFT, share * (1.0 + 99 * 0.008)),), **long)
+    assert (found.unhealthy == ()) is healthy
+
+
+def test_avoidable_prefill_that_is_only_possible_does_not_count():
+    maybe = Finding(Bound.HIT_RATE, POSSIBLE, "prefix_mismatch", "", Metric.TTFT, 0.2)
+    assert judged((maybe,)).unhealthy == ()
+
+
+def itl(middle: float, high: float) -> Histogram:
+    """97 gaps in the bucket up to `middle`, 3 in the one that begins at `high`."""
+    return Histogram((middle, high, INF), (97.0, 0.0, 3.0), 1.0, 100.0)
+
+
+@pytest.mark.parametrize(
+    ("histogram", "tailed"),
+    [
+        pytest.param(itl(0.01, 0.03), True, id="p99 begins at three times the end of p50"),
+        pytest.param(itl(0.01, 0.0299), False, id="just under"),
+        pytest.param(Histogram((0.01, INF), (97.0, 3.0), 1.0, 100.0), False, id="may lie anywhere above"),
+        pytest.param(Histogram((0.01, INF), (0.0, 0.0), 0.0, 0.0), False, id="nothing observed"),
+        pytest.param(Histogram((0.01, INF), (3.0, 0.0), 1.0, 10.0), False, id="more counted than bucketed"),
+        pytest.param(None, False, id="no histogram"),
+    ],
+)
+def test_a_tail_is_only_what_lies_beyond_three_times_p50_wherever_in_the_buckets(histogram, tailed):
+    assert j.tail(histogram) is tailed
+
+
+# -- objectives and the metric in question (rule 1) --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("q", "expected"),
+    [(0.0, 0.0), (0.25, 0.05), (0.5, 0.1), (0.75, 0.55), (0.99, 1.0)],
+)
+def test_a_quantile_is_estimated_inside_its_bucket(q, expected):
+    even = Histogram((0.1, 1.0, INF), (50.0, 48.0, 2.0), 1.0, 100.0)
+    assert j.interpolated(even, q) == pytest.approx(expected, abs=0.02)
+
+
+def test_nothing_observed_has_no_estimate():
+    assert j.interpolated(None, 0.5) is j.interpolated(Histogram((INF,), (0.0,), 0.0, 0.0), 0.5) is None
+
+
+def test_a_quantile_beyond_all_buckets_is_estimated_at_the_last_ones_beginning():
+    assert j.interpolated(Histogram((0.1, INF), (2.0, 0.0), 0.1, 10.0), 0.95) == 0.1
+
+
+SLOW_TTFT = {"ttft_mean": 3.0, "ttft_buckets": {2.5: 100.0, 5.0: 100.0}}
+SLOW_ITL = {"itl_mean": 0.06}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "facts", "slow", "metric"),
+    [
+        pytest.param({}, {}, None, Metric.ITL, id="all met: the larger in seconds of a request"),
+        pytest.param({"ttft_mean": 0.2}, {}, None, Metric.TTFT, id="all met: TTFT the larger"),
+        pytest.param(SLOW_TTFT, {}, None, Metric.TTFT, id="TTFT misses"),
+        pytest.param(SLOW_ITL, {}, None, Metric.ITL, id="ITL misses"),
+        pytest.param({**SLOW_TTFT, **SLOW_ITL}, {}, None, Metric.TTFT, id="both miss: the worse by ratio"),
+        pytest.param({**SLOW_TTFT, **SLOW_ITL}, {"slo_ttft": "20"}, None, Metric.ITL, id="stated objective"),
+        pytest.param(SLOW_TTFT, {}, "itl", Metric.ITL, id="asked for"),
+    ],
+)
+def test_the_metric_in_question(numbers, facts, slow, metric):
+    assert j.metric_in_question(case(facts=facts, **numbers), slow) is metric
+
+
+@pytest.mark.parametrize(
+    ("objective", "missed"), [("0.0991", False), ("0.0989", True)], ids=["just met", "just missed"]
+)
+def test_an_objective_is_missed_when_the_estimated_p95_is_over_it(objective, missed):
+    assert pytest.approx(0.099) == 0.08 + 0.95 * 0.02
+    found = judged((), facts={"slo_ttft": objective}, ttft_buckets={0.1: 200.0}, ttft_mean=0.09)
+    assert (found.unhealthy != ()) is missed
+
+
+def test_a_metric_without_observations_misses_nothing():
+    assert Metric.ITL not in j.misses(case(outputs=1))
+
+
+# -- naming a bound ----------------------------------------------------------------------------------------
+
+UNHEALTHY = {"ttft_mean": 1.0, "queue_mean": 0.5, "prefill_mean": 0.4, "e2e_mean": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "named"),
+    [(j.NAMED - 0.001, False), (j.NAMED, True)],
+    ids=["explains under 15% of TTFT", "explains 15% of TTFT"],
+)
+def test_a_cause_is_named_when_it_explains_enough_of_its_metric(seconds, named):
+    cause = likely(Bound.QUEUEING, "admission_limit", Metric.TTFT, seconds)
+    found = judged((cause,), **UNHEALTHY)
+    assert found.state is (State.BOUND if named else State.INSUFFICIENT)
+    assert found.finding is (cause if named else None)
+
+
+def test_the_costliest_likely_cause_is_named():
+    small = likely(Bound.COMPUTE, "prefill", Metric.TTFT, 0.3)
+    large = likely(Bound.QUEUEING, "admission_limit", Metric.TTFT, 0.5)
+    assert judged((small, large), **UNHEALTHY).finding is large
+
+
+@pytest.mark.parametrize("verdict", [POSSIBLE, RULED_OUT, Verdict.NO_DATA])
+def test_a_cause_that_is_not_likely_is_never_named(verdict):
+    cause = Finding(Bound.QUEUEING, verdict, "arrivals", "", Metric.TTFT, 0.9)
+    assert judged((cause,), **UNHEALTHY).state is State.INSUFFICIENT
+
+
+@pytest.mark.parametrize(
+    ("lost", "named"),
+    [
+        pytest.param(j.ROOT * 0.4 - 0.001, "prefill", id="explains under half of the prefill"),
+        pytest.param(j.ROOT * 0.4, "fell", id="explains half of the prefill"),
+    ],
+)
+def test_a_lost_hit_stands_in_for_the_prefill_that_it_causes(lost, named):
+    causes = (
+        likely(Bound.COMPUTE, "prefill", Metric.TTFT, 0.4),
+        likely(Bound.HIT_RATE, "fell", Metric.TTFT, lost),
+    )
+    assert judged(causes, **UNHEALTHY).finding.subclass == named
+
+
+def test_evicted_prefixes_stand_in_for_prefill_too():
+    causes = (
+        likely(Bound.COMPUTE, "prefill", Metric.TTFT, 0.4),
+        likely(Bound.CAPACITY, "prefix_eviction", Metric.TTFT, 0.3),
+    )
+    assert judged(causes, **UNHEALTHY).finding.subclass == "prefix_eviction"
+
+
+def test_a_lost_hit_does_not_stand_in_for_queueing():
+    causes = (
+        likely(Bound.QUEUEING, "admission_limit", Metric.TTFT, 0.5),
+        likely(Bound.HIT_RATE, "fell", Metric.TTFT, 0.4),
+    )
+    assert judged(causes, **UNHEALTHY).finding.subclass == "admission_limit"
+
+
+def test_each_metric_has_a_bound_of_its_own():
+    causes = (
+        likely(Bound.QUEUEING, "admission_limit", Metric.TTFT, 0.5),
+        likely(Bound.BANDWIDTH, "kv_reads", Metric.ITL, 0.1),
+    )
+    found = judged(causes, **UNHEALTHY)
+    assert {metric: f.bound for metric, f in found.by_metric.items()} == {
+        Metric.TTFT: Bound.QUEUEING,
+        Metric.ITL: Bound.BANDWIDTH,
+    }
+    assert found.finding is causes[0]
+
+
+def test_of_the_named_bound_capacity_the_costliest_subclass_answers():
+    causes = (
+        likely(Bound.CAPACITY, "admission", Metric.TTFT, 0.5),
+        likely(Bound.CAPACITY, "preemption", Metric.ITL, 2.0),
+    )
+    assert judged(causes, **UNHEALTHY).finding.subclass == "preemption"
+
+
+GAPS = {0.01: 3000.0, 0.5: 800.0}
+
+
+@pytest.mark.parametrize(
+    ("prefill", "named"),
+    [(0.5 * 30 / 200 + 0.001, "prefill"), (0.5 * 30 / 200 - 0.001, "interference")],
+    ids=["prefill fills half of the time", "less than half"],
+)
+def test_interference_is_prefill_when_prefill_fills_the_time(prefill, named):
+    causes = (
+        likely(Bound.COMPUTE, "prefill", Metric.TTFT, 0.06),
+        likely(Bound.COMPUTE, "interference", Metric.ITL, 1.2),
+    )
+    numbers = {"itl_buckets": GAPS, "itl_sum": 3000 * 0.008 + 800 * 0.3, "prefill_mean": prefill}
+    assert judged(causes, "itl", **numbers).finding.subclass == named
+
+
+def test_a_metric_without_a_cause_leaves_the_answer_to_the_other():
+    cause = likely(Bound.QUEUEING, "admission_limit", Metric.TTFT, 0.5)
+    found = judged((cause,), "itl", **UNHEALTHY)
+    assert (found.finding, found.metric) == (cause, Metric.TTFT)
+    assert found.by_metric[Metric.ITL] is State.HEALTHY
+
+
+def test_a_metric_that_misses_its_objective_without_a_cause_cannot_be_told():
+    found = judged((), **SLOW_ITL)
+    assert found.by_metric == {Metric.TTFT: State.HEALTHY, Metric.ITL: State.INSUFFICIENT}
+    assert found.state is State.INSUFFICIENT
