@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kvdoctor.errors import KvdoctorError
 from kvdoctor.roofline.formats import index_bytes, kv_format, kv_vector_bytes, latent_bytes, weight_format
-from kvdoctor.roofline.shape import Cache, KvStorage, Layer, Layout, ModelShape, State
-from kvdoctor.roofline.weights import grouped, stage_layers
+from kvdoctor.roofline.shape import Cache, KvStorage, Layer, Layout, ModelShape, State, grouped
+from kvdoctor.roofline.weights import stage_layers
 
 # llama.cpp allocates cells of a sliding layer in this unit.
 _CELLS = 256
@@ -55,8 +55,8 @@ def kept_tokens(cache: Cache, tokens: float, storage: KvStorage = _PLAIN) -> flo
 
 def _owning(shape: ModelShape, storage: KvStorage) -> list[tuple[Cache, int]]:
     """Layers that store KV, equal ones counted once, on the pipeline's whole length."""
-    layers = (*shape.layers, *(shape.draft if storage.draft else ()))
-    return [(layer.cache, count) for layer, count in grouped(layers) if layer.cache and layer.cache.owns]
+    groups = (*shape.groups, *(grouped(shape.draft) if storage.draft else ()))
+    return [(layer.cache, count) for layer, count in groups if layer.cache and layer.cache.owns]
 
 
 def stage_share(shape: ModelShape, layout: Layout) -> float:
@@ -123,7 +123,7 @@ def read_bytes(
     """
     dtype = storage.dtype or shape.kv_dtype
     low = high = 0.0
-    for layer, count in grouped(shape.layers):
+    for layer, count in shape.groups:
         if not layer.cache:
             continue
         size, index = key_bytes(layer.cache, layout=layout, dtype=dtype, storage=storage)
@@ -154,7 +154,7 @@ def state_bytes(shape: ModelShape, *, layout: Layout, storage: KvStorage = _PLAI
 
 def recurrent(shape: ModelShape) -> list[tuple[State, int]]:
     """Recurrent states of the model, equal ones counted once."""
-    return [(layer.state, count) for layer, count in grouped(shape.layers) if layer.state]
+    return [(layer.state, count) for layer, count in shape.groups if layer.state]
 
 
 def vllm_state_dtype(shape: ModelShape) -> str:

@@ -53,7 +53,7 @@ def _weight_notes(shape: ModelShape, layout: Layout) -> list[str]:
 def padding_bytes(shape: ModelShape, layout: Layout, unit: int = _PAD_UNIT) -> float:
     """Bytes that padding one dimension of the routed experts to a multiple of `unit` adds on one rank."""
     total = 0.0
-    for layer, count in weights.grouped(shape.layers):
+    for layer, count in shape.groups:
         for weight in layer.weights:
             if weight.part == "expert" and weight.inputs > 1 and weight.outputs % unit:
                 padded = -(-weight.outputs // unit) * unit

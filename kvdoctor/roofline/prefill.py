@@ -21,7 +21,7 @@ class PrefillFloor:
 def linear_params(shape: ModelShape, *, head: bool) -> float:
     """Parameters that each token multiplies: active ones without the embedding, with or without the head."""
     total = 0.0
-    for layer, count in weights.grouped(shape.layers):
+    for layer, count in shape.groups:
         used = layer.used / layer.experts if layer.experts else 1.0
         total += count * sum(w.params * (used if w.part == "expert" else 1.0) for w in layer.weights)
     total += sum(w.params for w in shape.outer if w.part not in ("embedding", "head"))
@@ -59,7 +59,7 @@ def flops(shape: ModelShape, *, new: float, cached: float = 0.0) -> float:
     2*n*P_active + the causal pairs of every attention layer. Recurrent updates are left out: a lower bound.
     """
     total = 2.0 * new * linear_params(shape, head=False) + 2.0 * shape.hidden * shape.vocab
-    for layer, count in weights.grouped(shape.layers):
+    for layer, count in shape.groups:
         if not layer.cache:
             continue
         cache = layer.cache
@@ -75,7 +75,7 @@ def decode_flops(
     """FLOPs over all ranks of one decode step: 2*B*P_active (head included) and attention over the context."""
     tokens = batch * tokens_per_sequence
     total = 2.0 * tokens * linear_params(shape, head=True)
-    for layer, count in weights.grouped(shape.layers):
+    for layer, count in shape.groups:
         if layer.cache:
             reached = kv.reached_tokens(layer.cache, context)[0]
             total += count * tokens * reached * _pair_flops(layer.cache, absorbed=True)

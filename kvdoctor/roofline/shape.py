@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Part = Literal[
@@ -107,6 +107,16 @@ class Layer:
     """Experts that one token uses."""
 
 
+def grouped(layers: tuple[Layer, ...]) -> tuple[tuple[Layer, int], ...]:
+    """The same objects counted once, in the order of their first places."""
+    counts: dict[int, int] = {}
+    known: dict[int, Layer] = {}
+    for layer in layers:
+        known[id(layer)] = layer
+        counts[id(layer)] = counts.get(id(layer), 0) + 1
+    return tuple((layer, counts[key]) for key, layer in known.items())
+
+
 @dataclass(frozen=True, slots=True)
 class ModelShape:
     """A model: its layers in order, the weights outside of them, and what the config says of dtypes."""
@@ -135,6 +145,12 @@ class ModelShape:
     basis: str = "formula from config.json"
     """Where the bytes of the weights come from: a formula, or the headers or total of the checkpoint."""
     warnings: tuple[str, ...] = ()
+    groups: tuple[tuple[Layer, int], ...] = field(init=False, repr=False, compare=False)
+    """The layers with equal ones counted once, worked out from `layers`."""
+
+    def __post_init__(self) -> None:
+        """Group the layers once, for all sums over them."""
+        object.__setattr__(self, "groups", grouped(self.layers))
 
 
 @dataclass(frozen=True, slots=True)

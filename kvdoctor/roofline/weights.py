@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kvdoctor.roofline.formats import weight_format
-from kvdoctor.roofline.shape import Layer, Layout, ModelShape, Part, Weight
+from kvdoctor.roofline.shape import Layer, Layout, ModelShape, Part, Weight, grouped
 
 _ATTENTION_PARTS = ("attention", "linear", "indexer")
 
@@ -45,21 +44,11 @@ class Resident:
     stages: tuple[float, ...]
 
 
-def grouped(layers: Iterable[Layer]) -> list[tuple[Layer, int]]:
-    """Equal layers counted once."""
-    counts: dict[int, list[int]] = {}
-    known: dict[int, Layer] = {}
-    for layer in layers:
-        known[id(layer)] = layer
-        counts.setdefault(id(layer), [0])[0] += 1
-    return [(known[key], count[0]) for key, count in counts.items()]
-
-
 def parameters(shape: ModelShape) -> Parameters:
     """Count total and active parameters."""
     parts: dict[Part, int] = {}
     inactive = 0.0
-    for layer, count in grouped(shape.layers):
+    for layer, count in shape.groups:
         for weight in layer.weights:
             parts[weight.part] = parts.get(weight.part, 0) + count * weight.params
             if weight.part == "expert":
