@@ -116,11 +116,11 @@ def test_a_very_slow_server_is_still_read_at_both_ends() -> None:
 
 def test_a_slow_source_delays_no_other() -> None:
     with serving(badserver.hanging) as slow, serving(badserver.good) as fast:
-        places = [Endpoint(slow.url, deadline_s=0.5), Endpoint(fast.url)]
-        recording = record(places, seconds=0.4, interval_s=0.1, clock=SystemClock())
+        places = [Endpoint(slow.url, deadline_s=1.0), Endpoint(fast.url)]
+        recording = record(places, seconds=0.2, interval_s=0.1, clock=SystemClock())
     assert len(recording.sources[0].at) == 0
-    assert len(recording.sources[1].at) >= 3
-    assert "no whole answer within 0.5 s" in reasons(recording)
+    assert recording.sources[1].at[0] < 1.0
+    assert "no whole answer within 1 s" in reasons(recording)
 
 
 def test_a_stop_ends_it_early_with_what_there_is() -> None:
@@ -219,9 +219,7 @@ def test_its_own_cost_is_measured() -> None:
 def scenario(*behaviours: badserver.Behaviour) -> Recording:
     """Read a real server that behaves in one way after the other."""
     with serving(in_turn(*behaviours)) as server:
-        endpoint = Endpoint(server.url, deadline_s=0.3)
-        seconds = 0.1 * (len(behaviours) - 1)
-        return record([endpoint], seconds=seconds, interval_s=0.1, clock=SystemClock())
+        return record([Endpoint(server.url)], seconds=len(behaviours) - 1, interval_s=1.0, clock=FakeClock())
 
 
 def test_an_engine_that_dies_and_comes_back_is_read_again() -> None:
