@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
+from kvdoctor.causes.common import NO_TRAFFIC
 from kvdoctor.ledger import IN_STEP, PREFILL, STEP_UNDER_WAY
 from kvdoctor.model import Advice, Basis, Bound, Finding, Gap, Metric, Verdict
 from kvdoctor.units import duration, percent
@@ -27,7 +28,9 @@ POOR_ACCEPT = 0.3
 def prefill(case: Case) -> Finding:
     """Prefill is the main part of TTFT, or fills the steps so that everything waits for it."""
     if case.ttft is None:
-        return Finding(Bound.COMPUTE, Verdict.NO_DATA, "prefill", "No first token in the window.")
+        return Finding(
+            Bound.COMPUTE, Verdict.NO_DATA, "prefill", "No first token in the window.", gaps=(NO_TRAFFIC,)
+        )
     own = case.ttft.part(PREFILL)
     busy = case.traffic.prefill_share or 0.0
     behind = case.ttft.part(STEP_UNDER_WAY) * busy
@@ -66,7 +69,8 @@ def interference(case: Case) -> Finding:
     """Prefill of other requests runs inside decode steps and stretches them."""
     tail = case.traffic.tail
     if case.itl is None or tail is None:
-        return Finding(Bound.COMPUTE, Verdict.NO_DATA, "interference", "No output gap in the window.")
+        why = "No output gap in the window."
+        return Finding(Bound.COMPUTE, Verdict.NO_DATA, "interference", why, gaps=(NO_TRAFFIC,))
     part = case.itl.part(IN_STEP)
     cost = part * (case.gaps or 1.0)
     explained = _explained(case)
@@ -112,10 +116,10 @@ def _separate(case: Case, part: float, cost: float) -> tuple[Advice, ...]:
 
 def _explained(case: Case) -> float | None:
     """Prefill seconds of all requests over the engine seconds that decode lost; None without either."""
-    t, tail = case.traffic, case.traffic.tail
-    if t.prefill is None or tail is None or not t.decode_batch or not tail.excess:
+    t = case.traffic
+    if t.prefill is None or case.itl is None or not t.decode_batch:
         return None
-    lost = max(0.0, tail.excess - case.stall * t.first_tokens) / max(1.0, t.decode_batch)
+    lost = case.itl.part(IN_STEP) * case.itl.count / max(1.0, t.decode_batch)
     return t.prefill.total / lost if lost else None
 
 
@@ -123,7 +127,9 @@ def speculation(case: Case) -> Finding:
     """Drafted tokens are not accepted often enough to pay for the longer verify steps."""
     drafted, accepted = case.timeline.delta(m.SPEC_DRAFT_TOKENS), case.timeline.delta(m.SPEC_ACCEPTED)
     if not drafted or accepted is None:
-        return Finding(Bound.COMPUTE, Verdict.RULED_OUT, "speculation", "No tokens are drafted.")
+        none = case.evidence("tokens drafted", drafted, "tokens", threshold=0, of=(m.SPEC_DRAFT_TOKENS,))
+        why = "No tokens are drafted."
+        return Finding(Bound.COMPUTE, Verdict.RULED_OUT, "speculation", why, evidence=(none,))
     rate = accepted / drafted
     drafts = case.timeline.delta(m.SPEC_DRAFTS)
     length = 1 + accepted / drafts if drafts else None

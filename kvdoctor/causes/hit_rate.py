@@ -6,7 +6,7 @@ import itertools
 
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
-from kvdoctor.causes.common import seconds_per_computed_token
+from kvdoctor.causes.common import NO_TIER, NO_TRAFFIC, NOT_EXPORTED, seconds_per_computed_token
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
 from kvdoctor.units import count, duration, percent
 
@@ -27,6 +27,11 @@ _PROMPTS = Gap(
     "prompts",
     "counters cannot tell prompts that are new from prompts that differ by one early token",
     "compare the first 1,000 tokens of a few real prompts (template, date, user id, salt), or switch on KV events",
+)
+_PAST = Gap(
+    "past",
+    "too few tokens were looked up before the window to compare its hit rate with",
+    "record again later and compare: kvdoctor diff A B",
 )
 
 
@@ -55,13 +60,14 @@ def disabled(case: Case) -> Finding:
         ),
     )
     if setting is None and case.traffic.queries is None:
-        return _finding(Verdict.NO_DATA, "disabled", "The engine does not say whether it caches prefixes.")
+        why = "The engine does not say whether it caches prefixes."
+        return _finding(Verdict.NO_DATA, "disabled", why, gaps=(NOT_EXPORTED,))
     off = setting == "False" if setting is not None else None
     if off is False or (off is None and case.traffic.queries):
         return _finding(Verdict.RULED_OUT, "disabled", "Prefix caching is on.", evidence=evidence)
     if off is None:
         why = "Nothing was looked up in the prefix cache: it is off, or no prompt came."
-        return _finding(Verdict.NO_DATA, "disabled", why, evidence=evidence)
+        return _finding(Verdict.NO_DATA, "disabled", why, evidence=evidence, gaps=(NO_TRAFFIC,))
     if case.share(cost) < COST:
         why = "Prefix caching is off; prefill is too short here for that to matter."
         return _finding(Verdict.POSSIBLE, "disabled", why, cost, evidence)
@@ -127,7 +133,7 @@ def fell(case: Case) -> Finding:
     )  # fmt: skip
     if now is None or before is None:
         why = "No past to compare with: too few tokens were looked up before the window."
-        return _finding(Verdict.NO_DATA, "fell", why, evidence=evidence)
+        return _finding(Verdict.NO_DATA, "fell", why, evidence=evidence, gaps=(_PAST,))
     if not _dropped(before, now):
         why = "The hit rate is about what it was on this server."
         return _finding(Verdict.RULED_OUT, "fell", why, evidence=evidence)
@@ -159,7 +165,7 @@ def promised(case: Case) -> Finding:
     if not promise or delivered is None:
         name = "promised_not_delivered"
         if promise is None and delivered is None:
-            return _finding(Verdict.NO_DATA, name, "No KV connector counts external hits.")
+            return _finding(Verdict.NO_DATA, name, "No KV connector counts external hits.", gaps=(NO_TIER,))
         return _finding(Verdict.RULED_OUT, name, "No external hit was promised.", evidence=evidence)
     in_flight = max((g.first + g.last for g in (t.waiting, t.running) if g is not None), default=0.0)
     slack = in_flight * promise / max(1.0, t.first_tokens)
@@ -188,7 +194,8 @@ def short_prefix(case: Case) -> Finding:
     of = (m.PROMPT_TOKENS, m.CACHE_CONFIG)
     evidence = (case.evidence("mean prompt", prompt, "tokens", threshold=block, of=of),)
     if prompt is None or block is None:
-        return _finding(Verdict.NO_DATA, "short_prefix", "Prompt length or block size unknown.")
+        gap = NO_TRAFFIC if prompt is None else NOT_EXPORTED
+        return _finding(Verdict.NO_DATA, "short_prefix", "Prompt length or block size unknown.", gaps=(gap,))
     if prompt > 2 * block or case.traffic.hits:
         why = f"Prompts span several blocks of {block:.0f} tokens, or hit."
         return _finding(Verdict.RULED_OUT, "short_prefix", why, evidence=evidence)
@@ -206,7 +213,8 @@ def prefix_mismatch(case: Case) -> Finding:
         case.evidence("avoidable prefill, at most", avoidable, "seconds", of=(m.PREFILL, m.PROMPT_COMPUTED)),
     )  # fmt: skip
     if rate is None:
-        return _finding(Verdict.NO_DATA, "prefix_mismatch", "Nothing was looked up: the rate is undefined.")
+        why = "Nothing was looked up: the rate is undefined."
+        return _finding(Verdict.NO_DATA, "prefix_mismatch", why, evidence=evidence, gaps=(NO_TRAFFIC,))
     if rate >= LOW or case.share(avoidable) < COST:
         why = "Most of the prompts hit." if rate >= LOW else "Prefill is too short for hits to matter."
         return _finding(Verdict.RULED_OUT, "prefix_mismatch", why, evidence=evidence)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
+from kvdoctor.causes.common import NO_TIER
 from kvdoctor.ledger import FRONTEND, STEP_UNDER_WAY, UNEXPLAINED
 from kvdoctor.model import Bound, Finding, Gap, Metric, Verdict
 from kvdoctor.units import duration, percent
@@ -66,7 +67,8 @@ def kv_lookup(case: Case) -> Finding:
     """Looking prompts up in an outer tier takes a share of TTFT."""
     lookup = case.timeline.histogram(m.LOOKUP)
     if lookup is None or not lookup.count or case.ttft is None:
-        return Finding(Bound.HOST, Verdict.NO_DATA, "kv_lookup", "No look-up delays are counted.")
+        why = "No look-up delays are counted."
+        return Finding(Bound.HOST, Verdict.NO_DATA, "kv_lookup", why, gaps=(NO_TIER,))
     cost = lookup.total / max(1.0, case.traffic.first_tokens)
     limit = LOOKUP_SHARE * case.ttft.seconds
     evidence = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
-from kvdoctor.causes.common import seconds_per_computed_token
+from kvdoctor.causes.common import NO_TIER, seconds_per_computed_token
 from kvdoctor.ledger import KV_LOAD, KV_WAIT
-from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
+from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Metric, Verdict
 from kvdoctor.units import duration, gib, rate_bytes
 
 COST = 0.05
@@ -95,9 +95,8 @@ def _advice(case: Case, cost: float) -> tuple[Advice, ...]:
 def check(case: Case) -> tuple[Finding, ...]:
     """Look at loads from CPU memory and disk, and at whether requests wait for them."""
     if not any(case.timeline.has(q) for q in (m.LOAD_SECONDS, m.TIER_READ_SECONDS, m.LOAD_BYTES)):
-        gap = Gap("kv tiers", "no KV connector reports loads", "nothing to do when no tier is configured")
         why = "No outer KV tier is seen."
-        return (Finding(Bound.OFFLOAD, Verdict.NO_DATA, None, why, gaps=(gap,)),)
+        return (Finding(Bound.OFFLOAD, Verdict.NO_DATA, None, why, gaps=(NO_TIER,)),)
     _, size, seconds = _loads(case)
     cost = _on_path(case, seconds)
     evidence = _evidence(case, cost)
