@@ -6,6 +6,7 @@ import math
 
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
+from kvdoctor.causes.common import NO_TRAFFIC
 from kvdoctor.histogram import Histogram
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
 from kvdoctor.units import duration
@@ -31,21 +32,28 @@ _OPT_IN = Gap(
 
 def retention_seconds(case: Case) -> float | None:
     """Seconds an unreferenced block stays: evictable pool over the rate at which new tokens fill it."""
-    t = case.traffic
-    if not t.pool_tokens or t.computed is None or t.usage is None or not t.seconds > 0:
+    t, pool = case.traffic, pool_tokens(case)
+    if not pool or t.computed is None or t.usage is None or not t.seconds > 0:
         return None
-    pool = t.pool_tokens * len(case.timeline.ranks)
     filled = (t.computed + t.generated) / t.seconds
     return pool * max(0.0, 1 - t.usage.mean) / filled if filled else math.inf
 
 
+def pool_tokens(case: Case) -> float | None:
+    """Tokens that the pools of all ranks hold; None when unknown."""
+    return case.traffic.pool_tokens * len(case.timeline.ranks) if case.traffic.pool_tokens else None
+
+
+def ever_computed(case: Case) -> float | None:
+    """Tokens that filled blocks since the engine started: prompts computed, and outputs; None when not told."""
+    computed, generated = case.timeline.total(m.PROMPT_COMPUTED), case.timeline.total(m.GENERATED)
+    return None if computed is None or generated is None else computed + generated
+
+
 def ever_evicted(case: Case) -> bool | None:
     """Say whether the engine has computed more tokens in its life than its pool holds; None when unknown."""
-    t = case.traffic
-    computed, generated = case.timeline.total(m.PROMPT_COMPUTED), case.timeline.total(m.GENERATED)
-    if not t.pool_tokens or computed is None or generated is None:
-        return None
-    return computed + generated > t.pool_tokens * len(case.timeline.ranks)
+    computed, pool = ever_computed(case), pool_tokens(case)
+    return None if computed is None or pool is None else computed > pool
 
 
 def _share_between(histogram: Histogram, low: float, high: float) -> float:
@@ -66,9 +74,11 @@ def hit_and_miss(case: Case) -> tuple[float, float] | None:
     return hit, miss
 
 
-def _evidence(case: Case, kept: float, mixed: tuple[float, float] | None) -> tuple[Evidence, ...]:
+def _evidence(case: Case, kept: float | None, mixed: tuple[float, float] | None) -> tuple[Evidence, ...]:
     of = (m.CACHE_CONFIG, m.PROMPT_COMPUTED, m.GENERATED, m.KV_CACHE_USAGE)
     return (
+        case.evidence("tokens computed since the start", ever_computed(case), "tokens",
+                      threshold=pool_tokens(case), of=(m.PROMPT_COMPUTED, m.GENERATED)),
         case.evidence("an unreferenced block stays", kept, "seconds", threshold=case.traffic.seconds, of=of),
         case.evidence("prefix cache hit rate", case.traffic.hit_rate, "ratio", threshold=LOW_HITS,
                       of=(m.PREFIX_HITS, m.PREFIX_QUERIES)),
@@ -99,13 +109,16 @@ def _finding(verdict: Verdict, why: str, evidence: tuple[Evidence, ...] = (), co
 def check(case: Case) -> tuple[Finding, ...]:
     """Rule out by arithmetic first; then ask how long a block stays, and whether the prompts repeat at all."""
     evicted, kept, hits = ever_evicted(case), retention_seconds(case), case.traffic.hit_rate
-    if evicted is None or kept is None:
-        return (_finding(Verdict.NO_DATA, "Pool size or token counters are missing.", gaps=(_OPT_IN,)),)
     mixed = hit_and_miss(case)
     evidence = _evidence(case, kept, mixed)
-    if not evicted:
+    if evicted is False:
         why = "All tokens ever computed fit into the pool: nothing was evicted."
         return (_finding(Verdict.RULED_OUT, why, evidence),)
+    if evicted is None:
+        return (_finding(Verdict.NO_DATA, "Pool size or token counters are missing.", gaps=(_OPT_IN,)),)
+    if kept is None:
+        why = "How long a block stays is told only by a window and the pool's usage."
+        return (_finding(Verdict.NO_DATA, why, gaps=(NO_TRAFFIC,)),)
     if hits is None:
         return (_finding(Verdict.RULED_OUT, "Nothing was looked up in the prefix cache.", evidence),)
     if kept > case.traffic.seconds and not _sampled(case):
