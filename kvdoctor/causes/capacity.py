@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
+from kvdoctor.causes.common import NOT_EXPORTED
 from kvdoctor.ledger import QUEUE
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Metric, Verdict
 from kvdoctor.units import count, duration
@@ -40,7 +41,8 @@ def preemption(case: Case) -> Finding:
         ),
     )
     if not case.timeline.has(m.PREEMPTIONS):
-        return Finding(Bound.CAPACITY, Verdict.NO_DATA, "preemption", "No preemption counter.")
+        why = "No preemption counter."
+        return Finding(Bound.CAPACITY, Verdict.NO_DATA, "preemption", why, gaps=(NOT_EXPORTED,))
     if not number:
         why = "No sequence was preempted in the window."
         return Finding(Bound.CAPACITY, Verdict.RULED_OUT, "preemption", why, evidence=evidence)
@@ -76,7 +78,7 @@ def admission(case: Case) -> Finding:
     )  # fmt: skip
     if case.traffic.usage is None or case.traffic.waiting is None:
         why = "No KV cache usage, or no number of waiting requests."
-        return Finding(Bound.CAPACITY, Verdict.NO_DATA, "admission", why)
+        return Finding(Bound.CAPACITY, Verdict.NO_DATA, "admission", why, gaps=(NOT_EXPORTED,))
     if case.share(cost) < COST or case.waits.blocks < 0.5:
         why = "Nobody to speak of waits for blocks."
         return Finding(Bound.CAPACITY, Verdict.RULED_OUT, "admission", why, evidence=evidence)
@@ -90,16 +92,19 @@ def admission(case: Case) -> Finding:
 def swap(case: Case) -> Finding:
     """Sequences were swapped to CPU memory (engines that still do so)."""
     gauge = case.timeline.gauge(m.SWAPPED)
-    if gauge is None:
-        why = "This engine does not swap sequences: it recomputes them."
-        return Finding(Bound.CAPACITY, Verdict.RULED_OUT, "swap", why)
-    evidence = (case.evidence("requests swapped out, peak", gauge.peak, "", threshold=0, of=(m.SWAPPED,)),)
-    if gauge.peak <= 0:
-        return Finding(
-            Bound.CAPACITY, Verdict.RULED_OUT, "swap", "No request was swapped.", evidence=evidence
+    peak = gauge.peak if gauge else None
+    evidence = (case.evidence("requests swapped out, peak", peak, "", threshold=0, of=(m.SWAPPED,)),)
+    if gauge is None or gauge.peak <= 0:
+        why = (
+            "No request was swapped." if gauge else "This engine does not swap sequences: it recomputes them."
         )
-    cost = gauge.mean * case.traffic.seconds / max(1.0, case.traffic.first_tokens)
+        return Finding(Bound.CAPACITY, Verdict.RULED_OUT, "swap", why, evidence=evidence)
+    cost = 0.0
+    if case.traffic.seconds > 0:
+        cost = gauge.mean * case.traffic.seconds / max(1.0, case.traffic.first_tokens)
     why = f"On average {gauge.mean:.2g} requests lie swapped in CPU memory."
+    if case.share(cost) < COST:
+        return Finding(Bound.CAPACITY, Verdict.POSSIBLE, "swap", why, Metric.ITL, cost, cost, evidence)
     advice = (_bigger_pool(case, cost),)
     return Finding(Bound.CAPACITY, Verdict.LIKELY, "swap", why, Metric.ITL, cost, cost, evidence, (), advice)
 
