@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
+from kvdoctor.causes.common import NO_TRAFFIC, NOT_EXPORTED
 from kvdoctor.ledger import KV_WAIT, QUEUE
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
 from kvdoctor.units import count, duration, percent
@@ -48,13 +51,15 @@ def nearly_free(case: Case) -> tuple[bool | None, str]:
 
 
 def _thirds(case: Case) -> float | None:
-    """Mean waiting in the last third of the window over the first; None with too few readings."""
+    """Mean waiting in the last third of the window over the first; None with too few readings, or nobody."""
     points = [v for _, v in case.timeline.series(m.WAITING)]
     third = len(points) // 3
     if third < 3:
         return None
     first, last = sum(points[:third]) / third, sum(points[-third:]) / third
-    return last / first if first else None
+    if not first:
+        return math.inf if last else None
+    return last / first
 
 
 def _evidence(case: Case, queue: float, why_free: str, growth: float | None) -> tuple[Evidence, ...]:
@@ -72,14 +77,17 @@ def _evidence(case: Case, queue: float, why_free: str, growth: float | None) -> 
     )  # fmt: skip
 
 
-def _no_data() -> Finding:
-    return Finding(Bound.QUEUEING, Verdict.NO_DATA, None, "The engine does not say how many requests wait.")
+def _no_data(case: Case) -> Finding:
+    told = case.traffic.waiting is not None
+    why = "No first token in the window." if told else "The engine does not say how many requests wait."
+    gap = NO_TRAFFIC if told else NOT_EXPORTED
+    return Finding(Bound.QUEUEING, Verdict.NO_DATA, None, why, gaps=(gap,))
 
 
 def check(case: Case) -> tuple[Finding, ...]:
     """Waiting at the batch's limit with room in pool and step is policy; all other waiting is a symptom."""
     if case.ttft is None or case.traffic.waiting is None:
-        return (_no_data(),)
+        return (_no_data(case),)
     queue = case.ttft.part(QUEUE) - case.ttft.part(KV_WAIT)
     free, why_free = nearly_free(case)
     evidence = _evidence(case, queue, why_free, step_growth(case))
