@@ -11,7 +11,7 @@ from kvdoctor.causes import CAUSES
 from kvdoctor.confidence import confidence
 from kvdoctor.engines import recognise, version_range
 from kvdoctor.engines.engine import Engine
-from kvdoctor.judge import Judgement, judge
+from kvdoctor.judge import Judgement, judge, symptom
 from kvdoctor.machine import machine
 from kvdoctor.model import (
     Bound,
@@ -131,8 +131,8 @@ def _weight(judged: Judged) -> tuple[int, float]:
     return rank[judged.judgement.state], judged.case.currency * judged.case.traffic.first_tokens
 
 
-def _contributing(judgement: Judgement) -> tuple[tuple[Bound, str | None], ...]:
-    """Other likely causes that cost something, costliest first."""
+def _contributing(case: Case, judgement: Judgement) -> tuple[tuple[Bound, str | None], ...]:
+    """Other likely causes that cost something, costliest first, and the queue before a step that is full."""
     chosen_one = judgement.finding
     if chosen_one is None:
         return ()
@@ -141,6 +141,9 @@ def _contributing(judgement: Judgement) -> tuple[tuple[Bound, str | None], ...]:
         for f in judgement.findings
         if f.verdict is Verdict.LIKELY and (f.bound, f.subclass) != (chosen_one.bound, chosen_one.subclass)
     ]
+    queue = symptom(case, chosen_one, judgement.findings)
+    if queue is not None:
+        others.append(queue)
     return tuple((f.bound, f.subclass) for f in sorted(others, key=lambda f: -f.share_seconds))
 
 
@@ -249,7 +252,7 @@ def _assemble(main: Judged, others: list[Judged], recording: Recording) -> Diagn
         primary_by_metric=names,
         subclass_by_metric=subclasses,
         paced_by=_paced_by(judgement),
-        contributing=_contributing(judgement),
+        contributing=_contributing(case, judgement),
         confidence=level,
         confidence_reasons=reasons,
         summary=story.summary(case, judgement, level),

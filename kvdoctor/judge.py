@@ -24,6 +24,9 @@ ROOT = 0.5
 """Share of the prefill that a lost hit must explain to be named in its place."""
 PACES = 0.5
 """Share of the time in prefill from which interference is prefill: no chunking would help."""
+THRASH = 0.25
+"""Stall after preemptions over the costliest effect of a full pool, from which preemption is named: the
+preempted come back before those that wait, who then wait for them too."""
 STALLED_SECONDS = 10.0
 """Window without any token from which pending work counts as stalled: a long prefill can take seconds."""
 
@@ -135,8 +138,25 @@ def _same_bound(case: Case, named: Finding, findings: tuple[Finding, ...]) -> Fi
     if named.subclass == "interference" and prefill is not None:
         return _root(prefill, findings) if (case.traffic.prefill_share or 0.0) >= PACES else named
     if named.bound is Bound.CAPACITY:
-        return max(likely, key=lambda f: f.share_seconds)
+        costliest = max(likely, key=lambda f: f.share_seconds)
+        thrash = next((f for f in likely if f.subclass == "preemption"), costliest)
+        return thrash if thrash.share_seconds >= THRASH * costliest.share_seconds else costliest
     return named
+
+
+def symptom(case: Case, step: Finding, findings: tuple[Finding, ...]) -> Finding | None:
+    """Return the queue that a step bound by compute or bandwidth builds up before it (rule 9), None without one."""
+    if step.bound not in (Bound.COMPUTE, Bound.BANDWIDTH):
+        return None
+    limit = NAMED * _whole(case, Metric.TTFT)
+    return next(
+        (
+            f
+            for f in findings
+            if f.bound is Bound.QUEUEING and f.verdict is Verdict.POSSIBLE and f.share_seconds >= limit > 0
+        ),
+        None,
+    )
 
 
 def _quiet(case: Case) -> State | None:
@@ -170,6 +190,13 @@ def judge(case: Case, findings: tuple[Finding, ...], slow: str | None = None) ->
     by_metric: dict[Metric, Finding | State] = {}
     for each in Metric:
         by_metric[each] = name_bound(case, each, findings) or _nameless(case, each, reasons)
+    step = by_metric[Metric.ITL]
+    if (
+        not isinstance(by_metric[Metric.TTFT], Finding)
+        and isinstance(step, Finding)
+        and symptom(case, step, findings)
+    ):
+        by_metric[Metric.TTFT] = step
     if not reasons:
         by_metric = {each: _nameless(case, each, reasons) for each in Metric}
         return Judgement(State.HEALTHY, metric, None, by_metric, (), findings)

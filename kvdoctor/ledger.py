@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from kvdoctor.histogram import Histogram, Split
 from kvdoctor.machine import Machine
 from kvdoctor.model import Basis, Ledger, Metric, Part
 from kvdoctor.traffic import Traffic
+from kvdoctor.units import percent
 
 FRONTEND, QUEUE, KV_WAIT, KV_LOAD = "frontend", "queue", "kv_wait", "kv_load"
 PREFILL, AVOIDABLE, FIRST_STEP = "prefill", "prefill_avoidable", "first_step"
@@ -19,9 +21,8 @@ WEIGHTS, KV_READS, COMPUTE, IN_STEP, STALL = (
     "prefill_in_step",
     "preemption_stall",
 )
-SHORT_REQUESTS = 0.1
-"""Mean end-to-end time over window below which the residual of TTFT is the front end's and not the cohort's."""
-
+DRIFT = 0.1
+"""Share of TTFT that queue and prefill histograms must leave before they are taken to be of other requests."""
 ROUNDING = 1e-9
 """Share of a ledger within which its sum is a matter of rounding: a residual that small could turn negative."""
 
@@ -42,7 +43,9 @@ def queue_wait(traffic: Traffic) -> Wait | None:
     """
     little = traffic.little_queue
     if traffic.cohort and traffic.queue is not None and traffic.queue.mean is not None:
-        return Wait(traffic.queue.mean, Basis.MEASURED, "queue histogram")
+        return _drifted(traffic, traffic.queue.mean) or Wait(
+            traffic.queue.mean, Basis.MEASURED, "queue histogram"
+        )
     if little is None:
         return None
     if traffic.preemptions == 0:
@@ -50,6 +53,20 @@ def queue_wait(traffic: Traffic) -> Wait | None:
     finished = traffic.queue.mean if traffic.queue is not None else None
     least = little if finished is None else min(little, finished)
     return Wait(least, Basis.UPPER_BOUND, "waits after a preemption included")
+
+
+def _drifted(traffic: Traffic, finished: float) -> Wait | None:
+    """What prefill leaves of TTFT, where long requests finish while others queue: the histogram is of earlier
+    ones. Never over Little's figure, which counts the waiting of now; None where nothing drifts."""
+    little, whole = traffic.little_queue, traffic.ttft.mean if traffic.ttft is not None else None
+    prefill = traffic.prefill.mean if traffic.prefill is not None else None
+    if traffic.short or traffic.same_requests or little is None or whole is None or prefill is None:
+        return None
+    left = whole - prefill
+    if left - finished < DRIFT * whole or little <= finished:
+        return None
+    note = "what prefill leaves: the queue histogram is of earlier requests"
+    return Wait(max(finished, min(little, left)), Basis.RESIDUAL, note)
 
 
 def kv_wait(traffic: Traffic, queue: float, transfer_seconds: float | None) -> float:
@@ -79,9 +96,7 @@ def _prefill_parts(traffic: Traffic, prefill: Wait, load: float) -> list[Part]:
 
 def _rest(traffic: Traffic, seconds: float) -> list[Part]:
     """Name what is left of TTFT: the front end's where the cohorts are the same requests, else unexplained."""
-    e2e = traffic.e2e.mean if traffic.e2e is not None else None
-    short = e2e is not None and e2e < SHORT_REQUESTS * traffic.seconds
-    if not (traffic.cohort and (short or traffic.same_requests) and traffic.preemptions == 0):
+    if not (traffic.cohort and (traffic.short or traffic.same_requests) and traffic.preemptions == 0):
         return [Part(UNEXPLAINED, seconds, Basis.RESIDUAL, note="the histograms are of other requests")]
     parts = [Part(FRONTEND, seconds, Basis.RESIDUAL, note="arrival to queued, and the way back")]
     tail = traffic.tail
@@ -141,20 +156,30 @@ def itl_ledger(traffic: Traffic, machine: Machine, ranks: int = 1) -> Ledger | N
     if itl is None or itl.mean is None or tail is None:
         return None
     stall = preemption_stall(traffic)
-    beside = min(max(0.0, tail.excess / itl.count - stall), _prefill_limit(traffic))
     parts = []
     if stall:
         parts.append(Part(STALL, stall, Basis.MEASURED, note="waiting after preemptions over output tokens"))
-    if beside:
-        note = f"{tail.tail:.0f} gaps above {1000 * tail.limit:.3g} ms"
-        parts.append(Part(IN_STEP, beside, Basis.MEASURED, note=note))
-    steady = itl.mean - stall - beside
+    beside = _beside(traffic, itl, tail, stall)
+    if beside.seconds:
+        parts.append(Part(IN_STEP, beside.seconds, beside.basis, note=beside.note))
+    steady = itl.mean - stall - beside.seconds
     parts += _reads(traffic, machine, steady, ranks)
     left = max(0.0, itl.mean - sum(p.seconds for p in parts))
     known = machine.shape is not None and machine.bandwidth is not None
     note = "" if known else "the steady decode step, not split: model or bandwidth unknown"
     parts.append(Part(UNEXPLAINED, left, Basis.RESIDUAL, note=note))
     return Ledger(Metric.ITL, itl.mean, itl.count, _exact(parts, itl.mean))
+
+
+def _beside(traffic: Traffic, itl: Histogram, tail: Split, stall: float) -> Wait:
+    """Seconds per gap that prefill of others takes inside the steps: the tail's excess, or, where every step is
+    so full that its time goes with its tokens, the prompt tokens' share of it."""
+    seen = min(max(0.0, tail.excess / itl.count - stall), _prefill_limit(traffic))
+    share = traffic.mixed_share
+    full = share * ((itl.mean or 0.0) - stall)
+    if full > seen:
+        return Wait(full, Basis.MODELLED, f"{percent(share)} of the tokens of full steps are prompt tokens")
+    return Wait(seen, Basis.MEASURED, f"{tail.tail:.0f} gaps above {1000 * tail.limit:.3g} ms")
 
 
 def _prefill_limit(traffic: Traffic) -> float:

@@ -16,6 +16,12 @@ COHORT_SHARE = 0.5
 """Mean end-to-end time over window length, above which those histograms describe older requests."""
 
 
+SHORT_REQUESTS = 0.1
+"""Mean end-to-end time over window below which a residual of TTFT is not the drift of its cohort."""
+RIDGE_TOKENS = 300.0
+"""Tokens a step from which its time goes with its tokens: the ridge of an H100 (roofline guide, section 5)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Traffic:
     """Differences over the window, ranks together. Means are None where nothing was counted."""
@@ -61,6 +67,20 @@ class Traffic:
         ends = (self.running, self.waiting)
         empty = all(g is not None and g.first == g.last == 0 for g in ends)
         return empty and self.finished == self.first_tokens > 0
+
+    @property
+    def short(self) -> bool:
+        """Say whether requests are so short against the window that those counted at either end hardly differ."""
+        e2e = self.e2e.mean if self.e2e is not None else None
+        return e2e is not None and e2e < SHORT_REQUESTS * self.seconds
+
+    @property
+    def mixed_share(self) -> float:
+        """Share of the prompt tokens among those of the steps, where steps are full on average; else 0."""
+        tokens = self.steps.mean if self.steps is not None else None
+        if tokens is None or tokens < RIDGE_TOKENS or not self.computed:
+            return 0.0
+        return self.computed / (self.computed + self.generated)
 
     @property
     def outputs_per_request(self) -> float | None:
@@ -117,14 +137,14 @@ class Traffic:
         """Share of the time that decoding sequences spent beside prefill, at most.
 
         The smaller of two upper bounds: the ITL's excess over its steady part, and the prefill seconds of
-        all requests (which overlap) over the window. None without either.
+        all requests (which overlap) over the window; at least the prompts' share of full steps. None without either.
         """
         bounds = []
         if self.tail is not None and self.itl is not None and self.itl.total > 0:
             bounds.append(self.tail.excess / self.itl.total)
         if self.prefill is not None and self.seconds > 0:
             bounds.append(self.prefill.total / self.seconds)
-        return min(1.0, *bounds) if bounds else None
+        return max(self.mixed_share, min(1.0, *bounds)) if bounds else None
 
 
 def _delta(timeline: Timeline, quantity: Quantity) -> float:
