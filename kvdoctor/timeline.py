@@ -177,6 +177,10 @@ class Timeline:
                         return True
         return False
 
+    def columns(self, quantity: Quantity) -> tuple[Column, ...]:
+        """Return the raw series of a quantity, for those who need their labels."""
+        return tuple(term.column for term in self._find(quantity))
+
     # -- finding series ------------------------------------------------------------------------------------
 
     def _ranks(self) -> set[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from kvdoctor.collectors import nvml_calls as calls
 from kvdoctor.collectors.lines import HostPage, Label, Lines
 from kvdoctor.collectors.numa import card_node
+from kvdoctor.collectors.xid import XidWatch
 from kvdoctor.errors import Refused, Unavailable
 from kvdoctor.target.family import Card
 
@@ -44,6 +45,7 @@ class Nvml:
         self._handles: list[tuple[int, Any]] = []
         self._last: dict[int, int] = {}
         self._dead: dict[tuple[int, str], str] = {}
+        self._xid: XidWatch | None = None
 
     def read(self) -> HostPage:
         """Return every counter that the cards have; Unavailable when NVML cannot be used."""
@@ -51,6 +53,8 @@ class Nvml:
         self._open()
         for index, handle in self._handles:
             self._card(lines, index, handle)
+        for (index, xid), count in (self._xid.counts() if self._xid else {}).items():
+            lines.add("host_gpu_xids_total", float(count), ("gpu", str(index)), ("xid", str(xid)))
         for (index, what), reason in self._dead.items():
             lines.gap(f"GPU {index}", f"{what}: {reason}", "" if reason == calls.UNSUPPORTED else calls.CURE)
         return lines.page()
@@ -91,6 +95,11 @@ class Nvml:
         if not self._handles:
             lost = "; ".join(f"GPU {index}: {reason}" for (index, _), reason in self._dead.items())
             raise Unavailable(lost or "no card of the engine is visible here", "look at nvidia-smi")
+        try:
+            self._xid = XidWatch(nvml, self._handles)
+        except (nvml.NVMLError, AttributeError):
+            for index, _ in self._handles:
+                self._dead[index, "Xid events"] = calls.UNSUPPORTED
 
     def _card(self, lines: Lines, index: int, handle: Any) -> None:
         """Ask one card for everything; what it has not is remembered and not asked again."""

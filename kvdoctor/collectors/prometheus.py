@@ -154,15 +154,15 @@ def _redirect(answer: Answer) -> Refused:
 
 def _check(answer: Answer) -> None:
     """Raise Refused when a page that came with status 200 is no metrics page."""
-    start = answer.body[:512].lstrip().lower()
+    start = answer.body[:512].lstrip()
     if not start:
         raise Unavailable("it answers with an empty page", "are its metrics switched on?")
-    if answer.kind == "text/html" or start.startswith((b"<!doctype", b"<html", b"<?xml")):
+    if start.startswith(b"<"):
         raise Refused(
             "it answers with a web page, not with metrics",
             "is it a proxy or a login page? give the server's own address",
         )
-    if answer.kind.endswith("json") or start.startswith((b"[", b'{"iter')) or _is_object(answer.body, start):
+    if start.startswith((b"[", b'"')) or (start.startswith(b"{") and _is_json(answer)):
         raise Refused(
             "it answers with JSON, as TensorRT-LLM does at /metrics; a reading takes those figures away from "
             "others, so it was read once only",
@@ -170,12 +170,12 @@ def _check(answer: Answer) -> None:
         )
 
 
-def _is_object(body: bytes, start: bytes) -> bool:
-    """Say whether a page is a JSON object; `{"a.name"} 1` is a metric whose name is quoted."""
-    if not start.startswith(b"{"):
-        return False
+def _is_json(answer: Answer) -> bool:
+    """Say whether a page that starts with a brace is JSON; `{"a.name"} 1` is a metric whose name is quoted."""
+    if answer.kind.endswith("json"):
+        return True
     try:
-        return isinstance(json.loads(body), dict)
+        return isinstance(json.loads(answer.body), dict)
     except (ValueError, RecursionError):
         return False
 
