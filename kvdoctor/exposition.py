@@ -20,22 +20,25 @@ MAX_LINES = 200_000
 MAX_SERIES = 200_000
 MAX_LINE = 64 * 2**10
 
+_LOOK = "look at the page with curl"
+_TWO = "are two exporters behind one page?"
+# What is counted: lines over all readings, and the readings that had such lines.
 _TROUBLE = {
     "bad": (
-        "{lines} lines in {readings} readings are no Prometheus text, the first: {example}",
-        "read the page",
+        "lines that are no Prometheus text: {lines}, in readings: {readings}; the first: {example}",
+        _LOOK,
     ),
     "twice": (
-        "{lines} series came twice in {readings} readings; the last one counts",
-        "is it two exporters?",
+        "series that came twice in one text: {lines}, in readings: {readings}; the last one counts",
+        _TWO,
     ),
-    "bytes": ("{lines} series have bytes that are not UTF-8; they show as \ufffd", ""),
-    "cut": ("{readings} readings were cut short; series behind the cut kept their last value", ""),
+    "bytes": ("series with bytes that are not UTF-8, shown as \ufffd: {lines}", ""),
+    "cut": ("readings that were cut short: {readings}; what lay behind the cut kept its last value", ""),
     "long": (
-        f"{{readings}} readings were over {MAX_TEXT >> 20} MiB or {MAX_LINES:,} lines; the rest was left out",
+        f"readings over {MAX_TEXT >> 20} MiB or {MAX_LINES:,} lines: {{readings}}; the rest was left out",
         "",
     ),
-    "many": (f"{{lines}} lines were left out: only {MAX_SERIES:,} series of a source are kept", ""),
+    "many": (f"lines left out because only {MAX_SERIES:,} series of a source are kept: {{lines}}", ""),
 }
 
 

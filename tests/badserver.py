@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import http.server
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 PAGE = b"""\
 # HELP vllm:num_requests_running Number of requests in model execution batches.
@@ -59,20 +61,26 @@ class Server(http.server.ThreadingHTTPServer):
     def __init__(self, behaviour: Behaviour) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.behaviour = behaviour
+        self.scheme = "http"
         self.released = threading.Event()
         self.requests: list[tuple[str, dict[str, str]]] = []
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        return f"{self.scheme}://127.0.0.1:{self.server_address[1]}"
 
     def handle_error(self, request: object, client_address: object) -> None:
         return  # the client went away, as it should
 
 
 @contextmanager
-def serving(behaviour: Behaviour) -> Iterator[Server]:
+def serving(behaviour: Behaviour, *, certificate: Path | None = None) -> Iterator[Server]:
     server = Server(behaviour)
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        server.scheme = "https"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:

@@ -163,7 +163,7 @@ def test_a_line_that_is_no_sample_is_counted_and_nothing_else(line: str) -> None
     parser = Parser([])
     assert len(parsed(f"b 1\n{line}\nc 2\n".encode(), parser)) == 2
     (gap,) = parser.gaps("s")
-    assert gap.reason.startswith("1 lines in 1 readings are no Prometheus text, the first: ")
+    assert gap.reason.startswith("lines that are no Prometheus text: 1, in readings: 1; the first: ")
 
 
 def test_a_quoted_name_is_a_name() -> None:
@@ -220,14 +220,14 @@ def test_of_a_series_that_comes_twice_the_last_line_counts_and_a_gap_says_so() -
     assert parsed(b"a 1\na 2\n", parser) == {("a", frozenset()): 2.0}
     assert parsed(b"a 7\na 2\n", parser) == {}
     assert parsed(b"a 7\na 3\n", parser) == {("a", frozenset()): 3.0}
-    assert "3 series came twice in 3 readings" in parser.gaps("s")[0].reason
+    assert "twice in one text: 3, in readings: 3" in parser.gaps("s")[0].reason
 
 
 def test_a_cut_text_loses_its_last_line_and_takes_nothing_for_gone() -> None:
     parser = Parser([])
     parser.read(b"a 1\nb 22\nc 3\n")
     assert parsed(b"a 5\nb 2", parser) == {("a", frozenset()): 5.0}
-    assert [gap.reason[:27] for gap in parser.gaps("s")] == ["1 readings were cut short; "]
+    assert [gap.reason[:31] for gap in parser.gaps("s")] == ["readings that were cut short: 1"]
 
 
 def test_the_end_mark_of_openmetrics_needs_no_line_feed() -> None:
@@ -257,7 +257,7 @@ def test_a_hundred_thousand_series_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "words"), [("MAX_LINES", "the rest was left out"), ("MAX_SERIES", "lines were left out")]
+    ("limit", "words"), [("MAX_LINES", "the rest was left out"), ("MAX_SERIES", "lines left out because")]
 )
 def test_what_is_over_a_limit_is_left_out_and_told(
     limit: str, words: str, monkeypatch: pytest.MonkeyPatch

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import time
+from pathlib import Path
 
 import badserver
 import pytest
@@ -63,10 +66,11 @@ def test_a_deadline_holds_against_hanging_and_trickling(behaviour: badserver.Beh
         (status(500), Unavailable, "answers with an error (HTTP 500)"),
         (status(501), Refused, "switched off (HTTP 501)"),
         (status(503), Unavailable, "not ready (HTTP 503)"),
-        (badserver.page(b"<html>Sign in</html>", kind="text/html"), Refused, "web page"),
+        (badserver.page(b"<html>Sign in</html>"), Refused, "web page"),
         (badserver.page(b"\n <!DOCTYPE html>"), Refused, "web page"),
         (badserver.page(b'[{"iter": 1}]', kind="application/json"), Refused, "as TensorRT-LLM does"),
         (badserver.page(b"[]"), Refused, "as TensorRT-LLM does"),
+        (badserver.page(b'{"a": 1', kind="application/json"), Refused, "as TensorRT-LLM does"),
         (badserver.page(b'{"a": 1}'), Refused, "as TensorRT-LLM does"),
         (badserver.page(b""), Unavailable, "empty page"),
         (badserver.drop, Unavailable, "closed the connection without an answer"),
@@ -91,6 +95,11 @@ def test_an_endless_page_is_given_up(behaviour: badserver.Behaviour, monkeypatch
 
 def test_a_chunk_of_negative_length_is_not_read_to_its_end() -> None:
     assert failure(badserver.endless_chunk).reason
+
+
+def test_a_mislabelled_page_and_a_quoted_name_are_metrics() -> None:
+    assert read(badserver.page(PAGE, kind="application/json")).text == PAGE
+    assert read(badserver.page(b'{"a.b"} 1\n')).text == b'{"a.b"} 1\n'
 
 
 def test_nothing_listening_is_said() -> None:
@@ -122,6 +131,42 @@ def test_a_resolver_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch
 def test_a_server_without_tls_is_said() -> None:
     with serving(badserver.good) as server, pytest.raises(Unavailable, match="TLS"):
         Endpoint(server.url.replace("http:", "https:")).read()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a certificate of 127.0.0.1 with its key, signed by itself."""
+    path = tmp_path_factory.mktemp("tls") / "server.pem"
+    command = (
+        "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=here -addext subjectAltName=IP:127.0.0.1"
+    )
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not here")
+    made = [*command.split(), "-keyout", str(path), "-out", str(path.with_suffix(".crt"))]
+    subprocess.run(made, check=True, capture_output=True)
+    path.write_bytes(path.read_bytes() + path.with_suffix(".crt").read_bytes())
+    return path
+
+
+def test_tls_is_spoken_to_a_server_that_is_trusted(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(badserver.good, certificate=certificate) as server:
+        endpoint = Endpoint(server.url)
+        with pytest.raises(Unavailable, match="is not trusted"):
+            endpoint.read()
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert [endpoint.read().text for _ in range(2)] == [PAGE] * 2
+        endpoint.close()
+
+
+def test_the_deadline_holds_under_tls(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    for behaviour in (badserver.hanging, badserver.trickling_body):
+        with serving(behaviour, certificate=certificate) as server:
+            endpoint = Endpoint(server.url, deadline_s=SHORT)
+            with pytest.raises(Unavailable, match="no whole answer"):
+                endpoint.read()
 
 
 def test_a_redirect_is_named_and_never_followed() -> None:
