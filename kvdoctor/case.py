@@ -15,6 +15,14 @@ from kvdoctor.traffic import Traffic, traffic
 from kvdoctor.waiting import WaitShares, wait_shares
 
 
+COST = 0.05
+"""Share of a request's seconds from which a wait or a stall is a cost (healthy rule of the ledger)."""
+OF_TTFT = 0.25
+"""Share of TTFT from which a wait is worth a cause although outputs are long: a quarter, as for the host."""
+NOTICED = 0.05
+"""Seconds under which a share of TTFT is not worth a cause (rule 3 forgives as much avoidable prefill)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """One engine in one window."""
@@ -67,6 +75,12 @@ class Case:
     def of_ttft(self, seconds: float) -> float:
         """Return seconds as a share of the mean TTFT, 0 without one."""
         return seconds / self.ttft.seconds if self.ttft and self.ttft.seconds else 0.0
+
+    def matters(self, seconds: float) -> bool:
+        """Say whether seconds of waiting before the first token are worth a cause: they are a share of the
+        request, or a large share of TTFT and long enough for a person to notice."""
+        large = self.of_ttft(seconds) >= OF_TTFT and seconds >= NOTICED
+        return self.share(seconds) >= COST or large
 
     def evidence(
         self,

@@ -79,7 +79,7 @@ def admission(case: Case) -> Finding:
     if case.traffic.usage is None or case.traffic.waiting is None:
         why = "No KV cache usage, or no number of waiting requests."
         return Finding(Bound.CAPACITY, Verdict.NO_DATA, "admission", why, gaps=(NOT_EXPORTED,))
-    if case.share(cost) < COST or case.waits.blocks < 0.5:
+    if not case.matters(cost) or case.waits.blocks < 0.5:
         why = "Nobody to speak of waits for blocks."
         return Finding(Bound.CAPACITY, Verdict.RULED_OUT, "admission", why, evidence=evidence)
     why = f"Requests wait {duration(queue)} for a place, mostly while the pool has no room for one more."

@@ -111,7 +111,7 @@ def check(case: Case) -> tuple[Finding, ...]:
         return (Finding(Bound.NETWORK, Verdict.NO_DATA, None, why, gaps=(gap,)),)
     wait = case.ttft.part(KV_WAIT) if case.ttft else 0.0
     evidence = _evidence(case, wait)
-    if not number or case.share(wait) < COST:
+    if not number or not case.matters(wait):
         why = "KV moves between instances, and nobody to speak of waits for it." if number else "No transfer."
         return (Finding(Bound.NETWORK, Verdict.RULED_OUT, None, why, evidence=evidence),)
     name, why = subclass(case, wait)

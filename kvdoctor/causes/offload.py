@@ -103,7 +103,7 @@ def check(case: Case) -> tuple[Finding, ...]:
     if not size and not seconds:
         why = "An outer tier is configured; nothing was loaded from it."
         return (Finding(Bound.OFFLOAD, Verdict.RULED_OUT, None, why, evidence=evidence),)
-    if case.share(cost) < COST:
+    if not case.matters(cost):
         why = "Loads happen, and requests hardly wait for them."
         return (Finding(Bound.OFFLOAD, Verdict.RULED_OUT, None, why, evidence=evidence),)
     name, why = subclass(case)

@@ -91,7 +91,7 @@ def check(case: Case) -> tuple[Finding, ...]:
     queue = case.ttft.part(QUEUE) - case.ttft.part(KV_WAIT)
     free, why_free = nearly_free(case)
     evidence = _evidence(case, queue, why_free, step_growth(case))
-    if case.share(queue) < COST:
+    if not case.matters(queue):
         why = "Requests do not wait to speak of."
         return (Finding(Bound.QUEUEING, Verdict.RULED_OUT, None, why, evidence=evidence),)
     limit, arrivals = queue * case.waits.limit, queue * case.waits.other
