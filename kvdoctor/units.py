@@ -22,6 +22,8 @@ TIMES: tuple[tuple[float, float, str], ...] = (
 )
 """(seconds below which the unit is used, its size in seconds, its name)."""
 
+NO_TIME, NO_SHARE = 1e-9, 1e-12
+"""Seconds, and a ratio, below which a difference of sums is rounding and no quantity."""
 PRECISE_DIGITS = 12
 """Significant digits of a machine-readable number: far below any noise of measurement, and above the
 last bits in which Python 3.12's compensated `sum` differs from that of older versions."""
@@ -55,7 +57,7 @@ def duration(seconds: float) -> str:
     """Write seconds as a person would: 870 us, 35.0 ms, 1.84 s, 12.0 min, 3.10 h."""
     if not math.isfinite(seconds):
         return UNDEFINED
-    if seconds == 0:
+    if abs(seconds) < NO_TIME:
         return "0 ms"
     size = abs(_round(seconds))
     for limit, scale, unit in TIMES:
@@ -83,7 +85,7 @@ def percent(ratio: float) -> str:
     """Write a ratio 0..1 in percent: 87%, 99.7%, 0.3%, 0.04%. Only 1 itself is 100%, only 0 is 0%."""
     if not math.isfinite(ratio):
         return UNDEFINED
-    value = 100 * ratio
+    value = 100 * ratio if abs(ratio) >= NO_SHARE else 0.0
     size = abs(value)
     if size >= 10 and not (99.5 <= size < 100):
         return f"{value:,.0f}%"

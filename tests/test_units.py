@@ -15,6 +15,7 @@ from kvdoctor import units
     ("seconds", "expected"),
     [
         (0, "0 ms"),
+        (1.7e-16, "0 ms"),
         (8.7e-4, "870 us"),
         (9.9949e-4, "999 us"),
         (9.996e-4, "1.00 ms"),
@@ -58,6 +59,7 @@ def test_durations_read_as_a_person_would_write_them(seconds: float, expected: s
         (units.percent, 0.99999, ">99.9%"),
         (units.percent, 0.0004, "0.04%"),
         (units.percent, 1e-7, "<0.01%"),
+        (units.percent, -2e-17, "0%"),
         (units.percent, math.nan, "undefined"),
         (units.count, 402_118.0, "402,118"),
         (units.count, 54.0, "54"),

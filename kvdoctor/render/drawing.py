@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 DOTS_PER_INCH = 72  # one SVG unit a point, so that sizes below are in CSS pixels
 FONT, SMALL = 13.0, 11.5
-GLYPH = 0.62
+GLYPH = 0.56
 """Mean width of a character in font sizes: DejaVu Sans, on the wide side, so that labels stay inside."""
+SHORT_AXIS = 3.5
+"""Powers of ten up to which a logarithmic axis has room for a tick at 3."""
 RC: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "kvdoctor",
@@ -67,9 +69,12 @@ def ticks(axis: Any, unit: str, most: int) -> None:
 
 
 def log_ticks(axis: Any, write: Callable[[float], str]) -> None:
-    """Give a logarithmic axis ticks at 1 and 3 of each power of ten."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    """Give a logarithmic axis ticks at each power of ten, and at 3 of it where there is room."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    axis.set_major_locator(LogLocator(10, subs=(1.0, 3.0), numticks=12))
+    low, high = axis.get_view_interval()
+    subs = (1.0, 3.0) if high / low < 10**SHORT_AXIS else (1.0,)
+    axis.set_major_locator(LogLocator(10, subs=subs, numticks=12))
+    axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: write(value)))
-    axis.set_minor_formatter(NullFormatter())
+    axis.set_tick_params(length=3, color=RULE)

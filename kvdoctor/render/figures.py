@@ -29,6 +29,8 @@ BASIS_DASHES = {
 }
 ROOF_BEFORE, ROOF_AFTER = 8.0, 0.8
 """Room beside the service on the roofline: a factor left of it, and right of it a share of what lies left (log)."""
+ROOF_PLOT = 0.85
+"""Width of the plot in the roofline's figure, without the labels of its axis."""
 MOST_POINTS = 1200
 """Points of a line that a figure of this size can show; longer lines keep each stretch's extremes."""
 
@@ -216,13 +218,25 @@ def _service(axes: Axes, point: RooflinePoint, read: tuple[float, float], ridge:
         axes.plot((end, end), (end / point.bandwidth, step), color=red, linewidth=1.0, linestyle=DASHES[2])
     axes.plot(read, (step, step), color=red, linewidth=5.0, marker="|", markersize=11, markeredgewidth=2.0)
     axes.plot((ridge,), (step,), color=blue, marker="o", markersize=9, markerfacecolor=FILLS[0])
-    _beside(
-        axes, f"this service: {tick(step, 'seconds')} a step", (max(read[1], ridge), step), (-6, 12), "right"
-    )
-    _beside(axes, f"ridge: {gb(ridge)} in the same time", (max(read[1], ridge), step), (12, -5), "left")
-    axes.text(
-        0.985, 0.06, "faster than memory can be read", ha="right", color=MUTED, transform=axes.transAxes
-    )
+    corner = (0.985, 0.06)
+    axes.text(*corner, "faster than memory can be read", ha="right", color=MUTED, transform=axes.transAxes)
+    service, roof = f"this service: {tick(step, 'seconds')} a step", f"ridge: {gb(ridge)} in the same time"
+    if read[0] > ridge:  # impossible, and told so beside the figure
+        _beside(axes, service, (read[1], step), (12, -5), "left")
+        _beside(axes, roof, (ridge, step), (10, -18), "left")
+        return
+    edge = max(read[1], ridge)
+    _beside(axes, roof, (edge, step), (12, -5), "left")
+    if _pixels(axes, read[0], ridge) > len(service) * GLYPH * FONT:
+        _beside(axes, service, (read[0], step), (0, 12), "left")
+    else:
+        _beside(axes, service, (edge, step), (-6, 12), "right")
+
+
+def _pixels(axes: Axes, low: float, high: float) -> float:
+    """Return about how far two byte counts are apart on the logarithmic axis."""
+    left, right = axes.get_xlim()
+    return ROOF_SIZE[0] * ROOF_PLOT * math.log(high / low) / math.log(right / left)
 
 
 def _beside(axes: Axes, text: str, at: tuple[float, float], away: tuple[int, int], align: str) -> None:

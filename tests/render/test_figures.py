@@ -122,7 +122,7 @@ def test_the_roofline_names_this_service_and_the_ridge() -> None:
     assert "ridge: 56.7 GB in the same time" in said
 
 
-@pytest.mark.parametrize("low", [1e9, 1e11, 2.9e12])
+@pytest.mark.parametrize("low", [1e9, 1e10, 1e11, 1e12, 2.9e12, 2e13])
 def test_the_roofs_words_stay_inside_its_frame(low: float) -> None:
     point = RooflinePoint(2.91e12, "given", low, max(low, 1.2e12), 0.0195, 0.001, 1.0, 100.0)
     drawn = figures.roofline(point, "roof", "words")
