@@ -21,6 +21,8 @@ WEIGHTS, KV_READS, COMPUTE, IN_STEP, STALL = (
     "prefill_in_step",
     "preemption_stall",
 )
+HIDDEN = 0.5
+"""Tail's excess over the prompts' share of full steps, below which the steady step itself is full of prefill."""
 DRIFT = 0.1
 """Share of TTFT that queue and prefill histograms must leave before they are taken to be of other requests."""
 ROUNDING = 1e-9
@@ -177,7 +179,7 @@ def _beside(traffic: Traffic, itl: Histogram, tail: Split, stall: float) -> Wait
     seen = min(max(0.0, tail.excess / itl.count - stall), _prefill_limit(traffic))
     share = traffic.mixed_share
     full = share * ((itl.mean or 0.0) - stall)
-    if full > seen:
+    if HIDDEN * full > seen:
         return Wait(full, Basis.MODELLED, f"{percent(share)} of the tokens of full steps are prompt tokens")
     return Wait(seen, Basis.MEASURED, f"{tail.tail:.0f} gaps above {1000 * tail.limit:.3g} ms")
 

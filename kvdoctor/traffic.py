@@ -18,8 +18,11 @@ COHORT_SHARE = 0.5
 
 SHORT_REQUESTS = 0.1
 """Mean end-to-end time over window below which a residual of TTFT is not the drift of its cohort."""
-RIDGE_TOKENS = 300.0
-"""Tokens a step from which its time goes with its tokens: the ridge of an H100 (roofline guide, section 5)."""
+RIDGE_TOKENS = 256.0
+"""Tokens a step from which its time goes with its tokens: near the ridge of an H100 at 295 (roofline guide,
+section 5), and a bound of the histogram's buckets."""
+MOST_STEPS = 0.5
+"""Share of the steps that must be so full before all of them are taken to be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +79,10 @@ class Traffic:
 
     @property
     def mixed_share(self) -> float:
-        """Share of the prompt tokens among those of the steps, where steps are full on average; else 0."""
-        tokens = self.steps.mean if self.steps is not None else None
-        if tokens is None or tokens < RIDGE_TOKENS or not self.computed:
+        """Share of the prompt tokens among those of the steps, where most steps are full; else 0."""
+        if self.steps is None or not self.steps.count or not self.computed:
+            return 0.0
+        if self.steps.above(RIDGE_TOKENS) < MOST_STEPS * self.steps.count:
             return 0.0
         return self.computed / (self.computed + self.generated)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
 from kvdoctor.causes.common import NO_TRAFFIC
-from kvdoctor.ledger import IN_STEP, PREFILL, STEP_UNDER_WAY
+from kvdoctor.ledger import IN_STEP, PREFILL, QUEUE, STEP_UNDER_WAY
 from kvdoctor.model import Advice, Basis, Bound, Finding, Gap, Metric, Verdict
 from kvdoctor.units import duration, percent
 
@@ -34,10 +34,12 @@ def prefill(case: Case) -> Finding:
     own = case.ttft.part(PREFILL)
     busy = case.traffic.prefill_share or 0.0
     behind = case.ttft.part(STEP_UNDER_WAY) * busy
-    cost = own + behind
+    queued = case.ttft.part(QUEUE) * busy * (1 - case.waits.blocks) if busy >= PACES else 0.0
+    cost = own + behind + queued
     evidence = (
         case.evidence("prefill in TTFT", own, "seconds", threshold=MAIN * case.ttft.seconds, of=(m.PREFILL,)),
         case.evidence("waiting for a step under way with prefill in it", behind, "seconds", of=(m.ITL,)),
+        case.evidence("queue before steps full of prefill", queued, "seconds", of=(m.QUEUE, m.WAITING)),
         case.evidence("prompt tokens computed a request", _computed(case), "tokens", of=(m.PROMPT_COMPUTED,)),
         case.evidence(
             "time spent in prefill, at most", busy, "ratio", threshold=PACES, of=(m.ITL, m.PREFILL)
