@@ -12,7 +12,7 @@ from kvdoctor.target.namespaces import Namespaces, enter_network
 from kvdoctor.target.process import Proc
 from kvdoctor.target.program import as_root, program
 from kvdoctor.target.serving import SERVING, WORKER_PORT, Serving
-from kvdoctor.target.sockets import Listener, listeners
+from kvdoctor.target.sockets import Listener, listeners, user_listens
 from kvdoctor.target.words import Options
 
 SOURCE = "metrics"
@@ -52,6 +52,10 @@ def find_page(ask: Question) -> Page:
     serving = ask.serving
     if not serving.metrics_path:
         return _without("this engine has no metrics page", "")
+    if _root_role(ask) == "program":
+        return _without(
+            "the engine runs inside a program of the user's own", "give its metrics page: --url URL"
+        )
     path = ask.options.value(*serving.unix) if serving.unix else None
     host = ask.options.value(*serving.host) or ""
     path = path or (host if host.endswith(".sock") else None)
@@ -62,7 +66,9 @@ def find_page(ask: Question) -> Page:
         return off
     port, flagged = _port(ask)
     if not port:
-        return _without("it was given no port to serve metrics on", f"start it with {WORKER_PORT}=8081 in its environment")
+        return _without(
+            "it was given no port to serve metrics on", f"start it with {WORKER_PORT}=8081 in its environment"
+        )
     return _at(ask, host, port, flagged)
 
 
@@ -86,13 +92,19 @@ def _switched_off(ask: Question) -> Page | None:
         return _without(f"it runs with --{off}: no metrics", f"start it without --{off}")
     on = ask.options.has(*serving.needs) or bool(ask.environment.get(serving.needs_env))
     if serving.needs and not on and not is_worker:
-        return _without(f"it runs without --{serving.needs[0]}: no metrics", f"start it with --{serving.needs[0]}")
+        return _without(
+            f"it runs without --{serving.needs[0]}: no metrics", f"start it with --{serving.needs[0]}"
+        )
     return None
 
 
 def _is_dynamo_worker(ask: Question) -> bool:
+    return _root_role(ask) == "dynamo_worker"
+
+
+def _root_role(ask: Question) -> str:
     root = ask.family.member(ask.family.root)
-    return root is not None and root.role == "dynamo_worker"
+    return root.role if root is not None else ""
 
 
 def _port(ask: Question) -> tuple[int | None, bool]:
@@ -114,12 +126,16 @@ def _at(ask: Question, host: str, port: int, flagged: bool) -> Page:
         which = "the port it was given" if flagged else "its engine's default port"
         cure = "wait until it has started, or give the address: --url http://HOST:PORT"
         return _without(f"it does not listen on port {port}, {which}", cure)
-    if not looked and not flagged:
+    if not looked and not (flagged and _somebody_listens(ask, port)):
         cure = as_root(f"{program()} diagnose --pid {family.root}")
-        return _without(
-            f"whether it listens on its engine's default port {port} may not be seen by this user", cure
-        )
+        return _without(f"whether it listens on port {port} may not be seen by this user", cure)
     return _decide(ask, _url(ask, host, port, found))
+
+
+def _somebody_listens(ask: Question, port: int) -> bool:
+    """Say whether the process's user listens at the port it was given: no proof, but its own statement agrees."""
+    root = ask.family.member(ask.family.root)
+    return root is not None and user_listens(ask.proc, root.pid, root.uid, port)
 
 
 def _url(ask: Question, host: str, port: int, found: tuple[Listener, ...]) -> str:

@@ -55,6 +55,6 @@ def environment(proc: Proc, pid: int) -> dict[str, str]:
         name, _, value = entry.decode("utf-8", "replace").partition("=")
         if value and (name in NAMES or name.startswith(PREFIXES)):
             masked = mask_argv((f"{name}={value[:VALUE]}",))[0].partition("=")[2]
-            if MASK != masked:
+            if masked != MASK:
                 found[name] = clean(masked)
     return found

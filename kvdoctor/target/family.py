@@ -16,7 +16,7 @@ class Member:
     """Its effective user."""
     role: str
     """`api_server`, `engine_core`, `worker`, `scheduler`, `tokenizer`, `detokenizer`, `coordinator`, `router`,
-    `launcher`, `store`, `loop` or `helper`."""
+    `launcher`, `store`, `dynamo_worker`, `program` (a user's own, with an engine inside), `loop` or `helper`."""
     start_ticks: int
     """Clock ticks since boot at which it started."""
     title: str

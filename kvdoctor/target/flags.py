@@ -8,7 +8,9 @@ from kvdoctor.model import Gap
 from kvdoctor.target.serving import SERVING
 from kvdoctor.target.words import Options
 
-_COUNTS = frozenset(("tp", "pp", "dp", "block_size", "max_num_seqs", "max_num_batched_tokens", "max_model_len"))
+_COUNTS = frozenset(
+    ("tp", "pp", "dp", "block_size", "max_num_seqs", "max_num_batched_tokens", "max_model_len")
+)
 _ON = {"vllm": ("enable-prefix-caching",), "lmdeploy": ("enable-prefix-caching",)}
 _OFF = {"vllm": ("no-enable-prefix-caching",), "sglang": ("disable-radix-cache",)}
 _SCALE = {"k": 1000, "m": 1000**2, "g": 1000**3, "K": 2**10, "M": 2**20, "G": 2**30}
@@ -64,7 +66,12 @@ def _connector(config: Mapping[str, object]) -> dict[str, str]:
 def _drafts(options: Options) -> dict[str, str]:
     """Return the method of speculation, and how many tokens it drafts."""
     config = options.document("speculative-config") | options.document("sc")
-    method = config.get("method") or options.value("spec-method") or config.get("model") or options.value("spec-model")
+    method = (
+        config.get("method")
+        or options.value("spec-method")
+        or config.get("model")
+        or options.value("spec-model")
+    )
     tokens = config.get("num_speculative_tokens") or options.value("spec-tokens")
     found = {"speculative": str(method)[:_VALUE]} if method else {}
     return found | ({"speculative_tokens": str(tokens)[:_VALUE]} if tokens else {})

@@ -34,9 +34,7 @@ def families(scan: Scan) -> tuple[Kin, ...]:
         if process.match is not None:
             roots[_root(scan, process, process.match)] = process.match.engine
     children = _children(scan)
-    return tuple(
-        _kin(scan, pid, engine, children, frozenset(roots)) for pid, engine in sorted(roots.items())
-    )
+    return tuple(_kin(scan, pid, engine, children, frozenset(roots)) for pid, engine in sorted(roots.items()))
 
 
 def family_at(scan: Scan, pid: int) -> Kin | None:
@@ -88,11 +86,9 @@ def _is_python(process: Process) -> bool:
     return process.stat.comm.startswith("python") or (known is not None and bool(known.python))
 
 
-def _kin(
-    scan: Scan, root: int, engine: str, children: dict[int, list[int]], roots: frozenset[int]
-) -> Kin:
+def _kin(scan: Scan, root: int, engine: str, children: dict[int, list[int]], roots: frozenset[int]) -> Kin:
     top = scan.processes[root]
-    members: list[tuple[Process, Match]] = [(top, top.match or Match(engine, "loop" if engine in _LOOPS else "api_server"))]
+    own = top.match or Match(engine, "loop" if engine in _LOOPS else "program")
     queue, seen = list(children.get(root, ())), {root}
     below: list[tuple[Process, Match]] = []
     while queue and len(below) < MOST_MEMBERS:
@@ -103,8 +99,7 @@ def _kin(
         process = scan.processes[pid]
         below.append((process, _place(scan, process, top, engine)))
         queue.extend(children.get(pid, ()))
-    members += sorted(below, key=lambda pair: pair[0].pid)
-    return Kin(engine, top, tuple(members))
+    return Kin(engine, top, ((top, own), *sorted(below, key=lambda pair: pair[0].pid)))
 
 
 _LOOPS = frozenset(("torch", "process"))

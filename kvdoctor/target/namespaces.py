@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kvdoctor.target.process import Proc
 from kvdoctor.target.program import as_root
+from kvdoctor.target.sockets import shares_network
 
 KINDS = ("pid", "net", "mnt", "user")
 FIRST_PID_NAMESPACE = 0xEFFFFFFC
@@ -42,16 +43,29 @@ class Namespaces:
 
 def namespaces(proc: Proc, pid: int) -> Namespaces:
     """Compare a process's namespaces with ours. Nothing is entered."""
-    theirs = {kind: proc.namespace(pid, kind) for kind in KINDS}
-    ours = {kind: proc.namespace("self", kind) for kind in KINDS}
+    elsewhere = {kind: _elsewhere(proc, pid, kind) for kind in KINDS}
     container, pod = containers((proc.read(pid, "cgroup") or b"").decode("utf-8", "replace"))
     return Namespaces(
         pid=pid,
-        differ=frozenset(k for k in KINDS if theirs[k] and ours[k] and theirs[k] != ours[k]),
-        unknown=frozenset(k for k in KINDS if theirs[k] is None or ours[k] is None),
+        differ=frozenset(kind for kind, differs in elsewhere.items() if differs),
+        unknown=frozenset(kind for kind, differs in elsewhere.items() if differs is None),
         container=container,
         pod=pod,
     )
+
+
+def _elsewhere(proc: Proc, pid: int, kind: str) -> bool | None:
+    """Compare one kind; for another user's process, by signs that anybody may read. None when it can't be told."""
+    theirs, ours = proc.namespace(pid, kind), proc.namespace("self", kind)
+    if theirs is not None and ours is not None:
+        return theirs != ours
+    if kind == "pid":
+        ids = proc.ids(pid)
+        return len(ids.ns_pids) > 1 if ids is not None else None
+    if kind == "net":
+        shares = shares_network(proc, pid)
+        return None if shares is None else not shares
+    return None
 
 
 def containers(cgroup: str) -> tuple[str, str]:

@@ -52,20 +52,23 @@ class Patience:
         self._worker: _Worker | None = None
         self._stuck = 0
 
-    def call(self, task: Callable[[], T]) -> T:
+    def call(self, task: Callable[[], T], *, seconds: float | None = None) -> T:
         """Return what the function returns; Unavailable when it takes too long, or too many did before."""
+        limit = self.each_s if seconds is None else seconds
         if self._stuck >= MOST_STUCK:
-            raise Unavailable(f"{MOST_STUCK} reads before it never came back", "look for processes in state D")
+            raise Unavailable(
+                f"{MOST_STUCK} reads before it never came back", "look for processes in state D"
+            )
         worker = self._worker or _Worker()
         self._worker = None
         worker.asked.put(task)
         try:
-            answer = worker.answers.get(timeout=self.each_s)
+            answer = worker.answers.get(timeout=limit)
         except queue.Empty:
             self._stuck += 1
             worker.asked.put(None)
             raise Unavailable(
-                f"no answer within {self.each_s:g} s", "is the process, or a file server under it, stuck?"
+                f"no answer within {limit:g} s", "is the process, or a file server under it, stuck?"
             ) from None
         if answer.broken:
             raise RuntimeError("a read failed in a way that is not foreseen; its traceback stands above")

@@ -39,7 +39,7 @@ def read_file(view: View, path: str, limit: int) -> bytes:
             raise Unavailable(f"{path} is not a regular file")
         if found.st_size > limit:
             raise Unavailable(f"{path} has {found.st_size} bytes, more than the {limit} that are read")
-        if not _may_read(found, view.ids):
+        if not _may(found, view.ids, modes.S_IRUSR):
             raise Unavailable(f"{path} may not be read by the process's own user, so it is not read for it")
         reader = os.open(f"/proc/self/fd/{number}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
@@ -52,7 +52,7 @@ def names(view: View, path: str) -> tuple[str, ...]:
     """Return the names in a folder; Unavailable when there is none that the process's user may list."""
     with _opened(view, path) as number:
         found = os.fstat(number)
-        if not modes.S_ISDIR(found.st_mode) or not _may_read(found, view.ids):
+        if not modes.S_ISDIR(found.st_mode) or not _may(found, view.ids, modes.S_IRUSR):
             raise Unavailable(f"{path} is not a folder that may be listed")
         try:
             with os.scandir(f"/proc/self/fd/{number}") as entries:
@@ -81,54 +81,66 @@ def _whole(reader: int, limit: int) -> bytes:
 @contextmanager
 def _opened(view: View, path: str) -> Iterator[int]:
     """Walk to a path, one name at a time, and give a handle (O_PATH) of what is there."""
-    stack: list[int] = []
+    walk = _Walk(view.ids)
     try:
-        stack.append(os.open(view.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
-        _walk(stack, path, 0)
-        yield stack[-1]
+        walk.stack.append(os.open(view.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+        walk.go(path)
+        yield walk.stack[-1]
     except OSError as error:
         raise Unavailable(f"{path}: {error.strerror or error}") from None
+    except ValueError:
+        raise Unavailable("its path cannot be") from None
     finally:
-        for number in stack:
+        walk.back(0)
+
+
+class _Walk:
+    """A way from the process's root, which is the first handle, to where we stand, which is the last."""
+
+    def __init__(self, ids: Ids) -> None:
+        self.ids = ids
+        self.stack: list[int] = []
+        self.links = 0
+
+    def go(self, path: str) -> None:
+        """Go along a path from where we stand, or from the root."""
+        if path.startswith("/"):
+            self.back(1)
+        for name in path.split("/"):
+            if name == "..":
+                self.back(max(1, len(self.stack) - 1))
+            elif name not in ("", "."):
+                self._step(name)
+
+    def back(self, depth: int) -> None:
+        """Close the handles above a depth."""
+        while len(self.stack) > depth:
             with suppress(OSError):
-                os.close(number)
+                os.close(self.stack.pop())
+
+    def _step(self, name: str) -> None:
+        if not _may(os.fstat(self.stack[-1]), self.ids, modes.S_IXUSR):
+            raise Unavailable("the way to it is closed to the process's own user")
+        number = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.stack[-1])
+        if not modes.S_ISLNK(os.fstat(number).st_mode):
+            self.stack.append(number)
+            return
+        try:
+            target = os.readlink("", dir_fd=number)
+        finally:
+            os.close(number)
+        self.links += 1
+        if self.links > MOST_LINKS:
+            raise Unavailable("too many symbolic links")
+        self.go(target)
 
 
-def _walk(stack: list[int], path: str, links: int) -> int:
-    """Go along a path from the top of the stack; the bottom of the stack is the process's root."""
-    if path.startswith("/"):
-        _pop(stack, 1)
-    for name in path.split("/"):
-        if name == "..":
-            _pop(stack, max(1, len(stack) - 1))
-        elif name not in ("", "."):
-            links = _step(stack, name, links)
-    return links
-
-
-def _step(stack: list[int], name: str, links: int) -> int:
-    number = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=stack[-1])
-    if not modes.S_ISLNK(os.fstat(number).st_mode):
-        stack.append(number)
-        return links
-    try:
-        target = os.readlink("", dir_fd=number)
-    finally:
-        os.close(number)
-    if links >= MOST_LINKS:
-        raise Unavailable(f"{name}: too many symbolic links")
-    return _walk(stack, target, links + 1)
-
-
-def _pop(stack: list[int], depth: int) -> None:
-    while len(stack) > depth:
-        os.close(stack.pop())
-
-
-def _may_read(found: os.stat_result, ids: Ids) -> bool:
-    """Apply the mode bits as the kernel does for a user without privileges; root may read all."""
-    if ids.uid in (0, found.st_uid):
-        return ids.uid == 0 or bool(found.st_mode & modes.S_IRUSR)
+def _may(found: os.stat_result, ids: Ids, bit: int) -> bool:
+    """Apply a mode bit (S_IRUSR, S_IXUSR) as the kernel does for a user without privileges; root may all."""
+    if ids.uid == 0:
+        return True
+    if ids.uid == found.st_uid:
+        return bool(found.st_mode & bit)
     if found.st_gid == ids.gid or found.st_gid in ids.groups:
-        return bool(found.st_mode & modes.S_IRGRP)
-    return bool(found.st_mode & modes.S_IROTH)
+        return bool(found.st_mode & bit >> 3)
+    return bool(found.st_mode & bit >> 6)

@@ -21,7 +21,10 @@ class Listener:
 
     host: ipaddress.IPv4Address | ipaddress.IPv6Address
     port: int
+    uid: int
+    """The user who opened it."""
     inode: int
+    """The same number in every namespace: sockets are counted once for the whole kernel."""
 
     @property
     def connect_to(self) -> str:
@@ -44,6 +47,25 @@ def listeners(proc: Proc, pids: Iterable[int], port: int) -> tuple[Listener, ...
     return tuple(sorted(found.values(), key=lambda row: (row.host.version, row.inode)))
 
 
+def user_listens(proc: Proc, pid: int, uid: int, port: int) -> bool:
+    """Say whether somebody of this user listens at a port of a process's network namespace.
+
+    That is all that can be seen of another user's process, whose open files are closed to us.
+    """
+    return any(row.port == port and row.uid == uid for row in _table(proc, pid))
+
+
+def shares_network(proc: Proc, pid: int) -> bool | None:
+    """Say whether a process's network namespace is ours, from tables that anybody may read.
+
+    None when it can't be told: nobody listens in one of them.
+    """
+    theirs, ours = ({row.inode for row in _table(proc, who)} for who in (pid, "self"))
+    if theirs & ours:
+        return True
+    return False if theirs and ours else None
+
+
 def _held(proc: Proc, pid: int, rows: dict[int, Listener]) -> dict[int, Listener]:
     """Keep those rows whose socket is among the process's open files."""
     held: dict[int, Listener] = {}
@@ -56,20 +78,20 @@ def _held(proc: Proc, pid: int, rows: dict[int, Listener]) -> dict[int, Listener
     return held
 
 
-def _table(proc: Proc, pid: int) -> Iterable[Listener]:
+def _table(proc: Proc, pid: int | str) -> Iterable[Listener]:
     for name in ("net/tcp", "net/tcp6"):
         for line in (proc.read(pid, name) or b"").decode("ascii", "replace").splitlines()[1:]:
             fields = line.split()
             if len(fields) > 9 and fields[3] == LISTEN:
-                row = _row(fields[1], fields[9])
+                row = _row(fields[1], fields[7], fields[9])
                 if row is not None:
                     yield row
 
 
-def _row(local: str, inode: str) -> Listener | None:
+def _row(local: str, uid: str, inode: str) -> Listener | None:
     host, _, port = local.partition(":")
     try:
-        return Listener(_host(host), int(port, 16), int(inode))
+        return Listener(_host(host), int(port, 16), int(uid), int(inode))
     except ValueError:
         return None
 
