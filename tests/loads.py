@@ -141,6 +141,7 @@ def write_rank(
     generated_before: float = 1e6,
     computed_buckets: Mapping[float, float] | None = None,
     step_tokens: float | None = 8,
+    step_buckets: Mapping[float, float] | None = None,
     pool_tokens: float | None = 100_000,
     block_size: float = 16,
     caching: str | None = "True",
@@ -199,10 +200,11 @@ def write_rank(
         before=before,
     )
     if step_tokens is not None:
+        buckets = step_buckets or {bucket_of(step_tokens, STEP_BOUNDS): 1000}
         page.histogram(
             "vllm:iteration_tokens_total",
-            {bucket_of(step_tokens, STEP_BOUNDS): 1000},
-            1000 * step_tokens,
+            buckets,
+            step_tokens * sum(buckets.values()),
             bounds=STEP_BOUNDS,
             before=before,
         )

@@ -307,6 +307,38 @@ def test_of_the_named_bound_capacity_the_costliest_subclass_answers():
     assert judged(causes, **UNHEALTHY).finding.subclass == "preemption"
 
 
+@pytest.mark.parametrize(
+    ("stall", "named"),
+    [(j.THRASH * 0.8 - 0.001, "admission"), (j.THRASH * 0.8, "preemption")],
+    ids=["stall under a quarter of the queue", "a quarter"],
+)
+def test_preemption_is_named_though_those_that_wait_for_the_preempted_wait_longer(stall, named):
+    causes = (
+        likely(Bound.CAPACITY, "admission", Metric.TTFT, 0.8),
+        likely(Bound.CAPACITY, "preemption", Metric.ITL, stall),
+    )
+    assert judged(causes, **UNHEALTHY).finding.subclass == named
+
+
+@pytest.mark.parametrize(
+    ("queue", "step", "follows"),
+    [
+        pytest.param(j.NAMED - 0.001, Bound.COMPUTE, False, id="too short a queue"),
+        pytest.param(j.NAMED, Bound.COMPUTE, True, id="compute-bound step"),
+        pytest.param(j.NAMED, Bound.BANDWIDTH, True, id="bandwidth-bound step"),
+        pytest.param(j.NAMED, Bound.HOST, False, id="another step"),
+    ],
+)
+def test_a_queue_before_a_full_step_is_its_symptom(queue, step, follows):
+    causes = (
+        likely(step, "interference", Metric.ITL, 0.1),
+        Finding(Bound.QUEUEING, POSSIBLE, "admission_limit", "", Metric.TTFT, queue),
+    )
+    found = judged(causes, **UNHEALTHY)
+    assert (found.by_metric[Metric.TTFT] is causes[0]) is follows
+    assert (j.symptom(case(**UNHEALTHY), causes[0], causes) is causes[1]) is follows
+
+
 GAPS = {0.01: 3000.0, 0.5: 800.0}
 
 

@@ -72,9 +72,29 @@ def test_without_a_gap_there_is_no_itl():
     ],
 )
 def test_the_queue_comes_from_its_histogram_only_where_the_cohort_fits(finished, e2e, seconds):
-    found = ttft(ttft_mean=4.0, queue_mean=0.5, waiting=20, finished=finished, e2e_mean=e2e)
+    found = ttft(ttft_mean=4.0, queue_mean=0.5, prefill_mean=3.3, waiting=20, finished=finished, e2e_mean=e2e)
     assert found.part("queue") == pytest.approx(seconds)
     assert basis(found, "queue") is Basis.MEASURED
+
+
+# Little: 20 waiting x 30 s / 200 first tokens = 3 s. Requests of 4 s are not short against 30 s.
+GROWING = {"ttft_mean": 4.0, "queue_mean": 1.0, "waiting": 20, "e2e_mean": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "queue", "basis_"),
+    [
+        pytest.param({"prefill_mean": 2.7}, 1.0, Basis.MEASURED, id="under a tenth of TTFT left over"),
+        pytest.param({"prefill_mean": 2.5}, 1.5, Basis.RESIDUAL, id="more than that: what prefill leaves"),
+        pytest.param({"prefill_mean": 0.1}, 3.0, Basis.RESIDUAL, id="never over Little's figure"),
+        pytest.param({"prefill_mean": 0.1, "e2e_mean": 2.9}, 1.0, Basis.MEASURED, id="short requests"),
+        pytest.param({"prefill_mean": 0.1, "waiting": 5}, 1.0, Basis.MEASURED, id="nobody more waits now"),
+    ],
+)
+def test_a_queue_histogram_of_earlier_requests_gives_way_to_what_prefill_leaves(numbers, queue, basis_):
+    found = ttft(**{**GROWING, **numbers})
+    assert found.part("queue") == pytest.approx(queue)
+    assert basis(found, "queue") is basis_
 
 
 def test_with_preemptions_littles_law_is_an_upper_bound():
@@ -190,6 +210,30 @@ def test_the_tail_is_prefill_in_the_steps_as_far_as_prefill_seconds_go():
 
 def test_a_tail_without_any_prompt_computed_is_not_prefill():
     assert itl(itl_buckets=TAIL, itl_sum=TAIL_SUM, computed=0).part("prefill_in_step") == 0.0
+
+
+def test_in_full_steps_time_goes_with_tokens():
+    found = itl(step_buckets=FULL_STEPS, computed=36_000, itl_mean=0.05)
+    assert found.part("prefill_in_step") == pytest.approx(0.05 * 36_000 / 40_000)
+    assert basis(found, "prefill_in_step") is Basis.MODELLED
+
+
+FULL_STEPS = {512.0: 1000.0}
+
+
+@pytest.mark.parametrize(
+    ("excess", "basis_"),
+    [(0.49, Basis.MODELLED), (0.51, Basis.MEASURED)],
+    ids=["the tail shows under half of it", "the tail shows half of it"],
+)
+def test_a_tail_that_shows_the_prefill_is_believed_before_the_tokens_of_full_steps(excess, basis_):
+    assert ledger.HIDDEN == 0.5
+    gaps = {"itl_buckets": {0.05: 3600.0, 0.5: 200.0}, "itl_sum": 3600 * 0.04 + 200 * 0.3}
+    seen = case(**gaps).traffic.tail.excess / gaps["itl_sum"]
+    share = seen / excess
+    numbers = {**gaps, "prefill_mean": 9.0, "computed": share / (1 - share) * 4000}
+    found = itl(step_buckets=FULL_STEPS, **numbers)
+    assert basis(found, "prefill_in_step") is basis_
 
 
 # -- preemption stall (rule 6) -----------------------------------------------------------------------------

@@ -8,7 +8,16 @@ import pytest
 from loads import Page, case, case_of, endpoint, old, timeline
 
 from kvdoctor import metrics as m
-from kvdoctor.traffic import COHORT_REQUESTS, COHORT_SHARE, Traffic, kv_in_flight, pool_tokens
+from kvdoctor.traffic import (
+    COHORT_REQUESTS,
+    COHORT_SHARE,
+    MOST_STEPS,
+    RIDGE_TOKENS,
+    SHORT_REQUESTS,
+    Traffic,
+    kv_in_flight,
+    pool_tokens,
+)
 
 
 def traffic(**numbers: object) -> Traffic:
@@ -117,6 +126,30 @@ def test_time_in_prefill_is_the_smaller_of_two_bounds():
 def test_time_in_prefill_is_never_more_than_all_of_it():
     gaps = {0.01: 3000, 5.0: 800}
     assert traffic(itl_buckets=gaps, itl_sum=3000, prefill_mean=100).prefill_share <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("buckets", "share"),
+    [
+        pytest.param({RIDGE_TOKENS: 501, 512.0: 499}, 0.0, id="under half of the steps are full"),
+        pytest.param({RIDGE_TOKENS: 500, 512.0: 500}, 0.9, id="half of the steps are full"),
+        pytest.param({RIDGE_TOKENS: 1000}, 0.0, id="none is"),
+    ],
+)
+def test_in_full_steps_prompt_tokens_have_their_share(buckets, share):
+    assert MOST_STEPS == 0.5
+    seen = traffic(step_buckets=buckets, computed=36_000)
+    assert seen.mixed_share == share
+    assert seen.prefill_share == share
+
+
+@pytest.mark.parametrize(
+    ("e2e", "short"),
+    [(SHORT_REQUESTS * 30 - 0.01, True), (SHORT_REQUESTS * 30, False)],
+    ids=["under", "a tenth"],
+)
+def test_requests_are_short_under_a_tenth_of_the_window(e2e, short):
+    assert traffic(e2e_mean=e2e).short is short
 
 
 # -- the pool ----------------------------------------------------------------------------------------------
