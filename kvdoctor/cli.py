@@ -13,6 +13,7 @@ from kvdoctor.commands import judging, recording
 from kvdoctor.commands.argv import with_defaults
 from kvdoctor.errors import KvdoctorError
 from kvdoctor.roofline.command import register as register_roofline
+from kvdoctor.roofline.command import register as register_roofline
 
 FAILED, INTERRUPTED = 1, 130
 
@@ -44,6 +45,9 @@ def _options(
 
 for _command in (judging.diagnose, recording.record, judging.report, judging.diff, recording.export):
     app.command()(_command)
+register_roofline(app)
+
+
 register_roofline(app)
 
 

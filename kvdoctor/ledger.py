@@ -9,7 +9,7 @@ from kvdoctor.histogram import Histogram, Split
 from kvdoctor.machine import Machine
 from kvdoctor.model import Basis, Ledger, Metric, Part
 from kvdoctor.traffic import Traffic
-from kvdoctor.units import percent
+from kvdoctor.units import duration, percent
 
 FRONTEND, QUEUE, KV_WAIT, KV_LOAD = "frontend", "queue", "kv_wait", "kv_load"
 PREFILL, AVOIDABLE, FIRST_STEP = "prefill", "prefill_avoidable", "first_step"
@@ -23,6 +23,8 @@ WEIGHTS, KV_READS, COMPUTE, IN_STEP, STALL = (
 )
 HIDDEN = 0.5
 """Tail's excess over the prompts' share of full steps, below which the steady step itself is full of prefill."""
+IMPOSSIBLE = 1.05
+"""Modelled reads over the step from which an input must be wrong: nothing reads faster than the ceiling."""
 DRIFT = 0.1
 """Share of TTFT that queue and prefill histograms must leave before they are taken to be of other requests."""
 ROUNDING = 1e-9
@@ -89,7 +91,7 @@ def _prefill_parts(traffic: Traffic, prefill: Wait, load: float) -> list[Part]:
     parts.append(Part(PREFILL, rest, prefill.basis, note=prefill.note))
     if traffic.computed and traffic.first_tokens:
         kept = min(1.0, (traffic.block_size or 1.0) * traffic.first_tokens / traffic.computed)
-        note = f"0 to {rest * (1 - kept):.3g} s: counters cannot tell what could have been reused"
+        note = f"0 to {duration(rest * (1 - kept))}: counters cannot tell what could have been reused"
         parts.append(Part(AVOIDABLE, rest * (1 - kept), Basis.UPPER_BOUND, PREFILL, note))
     if step:
         parts.append(Part(FIRST_STEP, step, Basis.MODELLED, note="one steady decode step"))
@@ -167,8 +169,13 @@ def itl_ledger(traffic: Traffic, machine: Machine, ranks: int = 1) -> Ledger | N
     steady = itl.mean - stall - beside.seconds
     parts += _reads(traffic, machine, steady, ranks)
     left = max(0.0, itl.mean - sum(p.seconds for p in parts))
-    known = machine.shape is not None and machine.bandwidth is not None
-    note = "" if known else "the steady decode step, not split: model or bandwidth unknown"
+    split = any(p.name == WEIGHTS for p in parts)
+    why = (
+        "the reads told would not fit into it"
+        if machine.shape and machine.bandwidth
+        else "model or bandwidth unknown"
+    )
+    note = "" if split else f"the steady decode step, not split: {why}"
     parts.append(Part(UNEXPLAINED, left, Basis.RESIDUAL, note=note))
     return Ledger(Metric.ITL, itl.mean, itl.count, _exact(parts, itl.mean))
 
@@ -181,7 +188,7 @@ def _beside(traffic: Traffic, itl: Histogram, tail: Split, stall: float) -> Wait
     full = share * ((itl.mean or 0.0) - stall)
     if HIDDEN * full > seen:
         return Wait(full, Basis.MODELLED, f"{percent(share)} of the tokens of full steps are prompt tokens")
-    return Wait(seen, Basis.MEASURED, f"{tail.tail:.0f} gaps above {1000 * tail.limit:.3g} ms")
+    return Wait(seen, Basis.MEASURED, f"{tail.tail:.0f} gaps above {duration(tail.limit)}")
 
 
 def _prefill_limit(traffic: Traffic) -> float:
@@ -194,7 +201,8 @@ def _prefill_limit(traffic: Traffic) -> float:
 
 
 def _reads(traffic: Traffic, machine: Machine, steady: float, ranks: int) -> list[Part]:
-    """Weights and KV of a step over the ceiling, shrunk where they would exceed the step itself."""
+    """Weights and KV of a step over the ceiling; nothing where they exceed the step itself by more than noise:
+    then model, card or layout is not as told."""
     batch, context = traffic.decode_batch, traffic.context
     if batch is None or context is None or machine.bandwidth is None:
         return []
@@ -204,6 +212,8 @@ def _reads(traffic: Traffic, machine: Machine, steady: float, ranks: int) -> lis
     if read is None or floor is None:
         return []
     weights, kv = read.weights / machine.bandwidth, (read.kv + read.state) / machine.bandwidth
+    if weights + kv > IMPOSSIBLE * steady:
+        return []
     shrink = min(1.0, steady / (weights + kv)) if weights + kv else 1.0
     parts = [
         Part(WEIGHTS, weights * shrink, Basis.MODELLED, note=machine.bandwidth_basis),

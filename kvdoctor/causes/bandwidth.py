@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
-from kvdoctor.ledger import KV_READS, WEIGHTS
+from kvdoctor.ledger import IMPOSSIBLE, KV_READS, WEIGHTS
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
 from kvdoctor.units import duration, rate_bytes
 
@@ -13,8 +13,6 @@ NEAR = 0.6
 0.65 to 0.85 of HBM (roofline guide, section 7)."""
 FAR = 0.4
 """Share of the ceiling below which, even counting the most bytes, reads do not set the pace."""
-IMPOSSIBLE = 1.05
-"""Share of the ceiling above which an input must be wrong: model, card, layout or dtype."""
 
 _NO_MODEL = Gap(
     "bandwidth",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvdoctor import metrics as m
-from kvdoctor.case import Case
+from kvdoctor.case import NOTICED, Case
 from kvdoctor.causes.common import NO_TRAFFIC
 from kvdoctor.ledger import IN_STEP, PREFILL, QUEUE, STEP_UNDER_WAY
 from kvdoctor.model import Advice, Basis, Bound, Finding, Gap, Metric, Verdict
@@ -45,8 +45,8 @@ def prefill(case: Case) -> Finding:
             "time spent in prefill, at most", busy, "ratio", threshold=PACES, of=(m.ITL, m.PREFILL)
         ),
     )
-    if case.of_ttft(cost) < MAIN or case.share(cost) < COST:
-        why = f"Prefill is {percent(case.of_ttft(cost))} of TTFT."
+    if case.of_ttft(cost) < MAIN or case.share(cost) < COST or cost < NOTICED:
+        why = f"Prefill is {percent(case.of_ttft(cost))} of TTFT, {duration(cost)}."
         return Finding(Bound.COMPUTE, Verdict.RULED_OUT, "prefill", why, evidence=evidence)
     why = f"{duration(cost)} of {duration(case.ttft.seconds)} TTFT is the computing of prompt tokens."
     advice = (

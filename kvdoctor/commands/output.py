@@ -86,6 +86,8 @@ def show(diagnosis: Diagnosis, output: Output) -> int:
     names = output.check()
     from kvdoctor.render import RENDERERS
 
+    for name, where in sorted(output.files, key=lambda file: file[1] == "-"):
+        _write(importlib.import_module(RENDERERS[name]).render(diagnosis), where)
     if not any(where == "-" for _, where in output.files):
         from rich.console import Console
 
@@ -93,7 +95,5 @@ def show(diagnosis: Diagnosis, output: Output) -> int:
 
         terminal.render(diagnosis, Console(highlight=False, markup=False, emoji=False))
         sys.stdout.flush()
-    for name, where in output.files:
-        _write(importlib.import_module(RENDERERS[name]).render(diagnosis), where)
     found = {diagnosis.primary_name} | {bound.value for bound, _ in diagnosis.contributing}
     return FAILED_ON if found & set(names) else 0
