@@ -200,7 +200,9 @@ HOST_GAP = _gauge("host_gap", "", "1 for each thing that could not be read")
 GPU_INFO = _gauge("gpu_info", "", "1, with a card's name and UUID")
 GPU_NODE = _gauge("gpu_node", "", "1, with a card's NUMA node")
 GPU_OCCUPANCY = _gauge("gpu_time_occupancy", "ratio", "share of time with any kernel: not compute in use")
-GPU_MEMORY_OCCUPANCY = _gauge("gpu_memory_time_occupancy", "ratio", "share of time with any access: no bandwidth")
+GPU_MEMORY_OCCUPANCY = _gauge(
+    "gpu_memory_time_occupancy", "ratio", "share of time with any access: no bandwidth"
+)
 GPU_MEMORY_USED = _gauge("gpu_memory_used", "bytes", "memory in use on a card, the driver's included")
 GPU_MEMORY = _gauge("gpu_memory", "bytes", "memory of a card")
 GPU_CLOCK = _gauge("gpu_clock", "Hz", "clock of the SMs or of the memory")

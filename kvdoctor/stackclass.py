@@ -50,12 +50,13 @@ _VLLM: tuple[Rule, ...] = (
     (r"vllm\.v1\.(sample|spec_decode)\.", Doing.SAMPLING),
     (r"vllm\.v1\.worker\..*[._](sample|_sample|sample_tokens|_bookkeeping_sync)$", Doing.SAMPLING),
     (r"vllm\.v1\.worker\..*:WorkerProc\.", Doing.IPC),
-    (r"vllm\.distributed\.device_communicators\.shm_", Doing.IPC),
+    (r"vllm\.distributed\.(device_communicators\.shm_|utils:sched_yield)", Doing.IPC),
     (r"vllm\.v1\.(executor|serial_utils|utils|engine\.core_client|engine\.tensor_ipc)", Doing.IPC),
     (r"vllm\.v1\.engine\.core:.*process_(input|output)_sockets", Doing.IPC),
     (r"vllm\.v1\.engine\.core:.*_process_input_queue|vllm\.v1\.engine\.utils:", Doing.IDLE),
     (r"vllm\.(v1\.worker|model_executor|v1\.attention|attention|compilation|forward_context)", Doing.FORWARD),
-    (r"vllm\.(v1\.cudagraph|lora|distributed|_custom_ops|_C|vllm_flash_attn|platforms)", Doing.FORWARD),
+    (r"vllm\.distributed\.(parallel_state|communication_op|device_comm|eplb)", Doing.FORWARD),
+    (r"vllm\.(v1\.cudagraph|lora|_custom_ops|_C|vllm_flash_attn|platforms)", Doing.FORWARD),
 )
 _SGLANG: tuple[Rule, ...] = (
     (r"sglang\.srt\.mem_cache\..*(match|child_key|hash|prefix_len)", Doing.KV_LOOKUP),
@@ -101,17 +102,23 @@ _OTHERS: tuple[Rule, ...] = (
 )
 _LIBRARIES: tuple[Rule, ...] = (
     (r"transformers\.tokenization.*:.*(decode|convert_tokens|convert_ids)", Doing.DETOKENIZER),
-    (r"(transformers\.(tokenization|models\..*tokenization)|tokenizers|tiktoken|sentencepiece|mistral_common)", Doing.TOKENIZER),
+    (r"transformers\.(tokenization|models\..*tokenization)", Doing.TOKENIZER),
+    (r"(tokenizers|tiktoken|sentencepiece|mistral_common)\b", Doing.TOKENIZER),
     (r"transformers\.(utils\.chat_template|processing_utils)|jinja2", Doing.TOKENIZER),
-    (r"transformers\.generation\.(logits|stopping)|transformers\.generation\.utils:.*_sample$", Doing.SAMPLING),
+    (
+        r"transformers\.generation\.(logits|stopping)|transformers\.generation\.utils:.*_sample$",
+        Doing.SAMPLING,
+    ),
     (r"torch\.(cuda|accelerator|_C).*:.*synchroni[sz]e|torch\.cuda\.streams:.*(wait|query)", Doing.GPU_WAIT),
-    (r"safetensors|torch\.serialization|numpy.*:.*(fromfile|memmap|load)$|kvikio|accelerate\.utils\.offload", Doing.DISK),
+    (r"safetensors|torch\.serialization|kvikio|accelerate\.utils\.offload", Doing.DISK),
+    (r"numpy.*:.*(fromfile|memmap|load)$", Doing.DISK),
     (r"gzip|zipfile|shutil|pathlib.*:.*(read|write)|aiofiles", Doing.DISK),
     (r"torch\.distributed\.(distributed_c10d|_functional)", Doing.FORWARD),
     (r"transformers\.(models|modeling|cache_utils|integrations|generation)|accelerate", Doing.FORWARD),
-    (r"torch\.(nn|_inductor|_dynamo|_ops|_higher_order|compiler|fx|utils\._device)|triton|flash_attn|flashinfer|xformers", Doing.FORWARD),
+    (r"torch\.(nn|_inductor|_dynamo|_ops|_higher_order|compiler|fx|utils\._device)", Doing.FORWARD),
+    (r"(triton|flash_attn|flashinfer|xformers)\b", Doing.FORWARD),
     (r"zmq|msgspec|msgpack|pickle|multiprocessing\.(connection|queues|managers)|ray\.|grpc", Doing.IPC),
-)  # fmt: skip
+)
 _WAITS: tuple[Rule, ...] = (
     (
         r"(threading|queue|selectors|concurrent\.futures|asyncio\.(base_events|runners|locks)|uvloop)",

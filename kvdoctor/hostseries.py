@@ -1,0 +1,101 @@
+"""The series of several host sources between two moments, each with its rise, its rate and its values."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kvdoctor.engines.host import ENGINE
+from kvdoctor.metrics import Quantity
+from kvdoctor.recording import Column, Source
+from kvdoctor.timeline import Timeline
+
+SLACK = 1.5
+"""Seconds by which host readings may lie outside the window: they fall on the same ticks, give or take one."""
+
+
+@dataclass(frozen=True, slots=True)
+class One:
+    """One series in the window."""
+
+    labels: dict[str, str]
+    column: Column
+    first: int
+    last_reading: int
+    seconds: float
+
+    @property
+    def pid(self) -> int:
+        """The process it is of, 0 for none."""
+        text = self.labels.get("pid", "")
+        return int(text) if text.isdigit() else 0
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """Process and thread name."""
+        return self.pid, self.labels.get("thread", "")
+
+    @property
+    def last(self) -> float:
+        """The newest value, NaN without one."""
+        return self.column.known(self.last_reading)
+
+    @property
+    def rise(self) -> float:
+        """How much a counter rose. One that began within the window began at 0."""
+        before = self.column.known(self.first)
+        now = self.last
+        return max(0.0, now - (0.0 if math.isnan(before) else before)) if not math.isnan(now) else 0.0
+
+    @property
+    def rate(self) -> float:
+        """Rise per second; 0 where no time passes."""
+        return self.rise / self.seconds if self.seconds > 0 else 0.0
+
+    def values(self) -> list[float]:
+        """Return a gauge at each reading, NaN where it was gone."""
+        return [self.column.at(reading) for reading in range(self.first, self.last_reading + 1)]
+
+    def mean(self) -> float | None:
+        """Return a gauge's mean over its readings, None without any."""
+        known = [value for value in self.values() if not math.isnan(value)]
+        return sum(known) / len(known) if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """All host series of one family in one window."""
+
+    timelines: tuple[Timeline, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Length of the longest stretch that was read."""
+        return max((line.seconds for line in self.timelines), default=0.0)
+
+    def each(self, quantity: Quantity) -> list[One]:
+        """Return the series of a quantity, from whichever source has them."""
+        return [
+            One(dict(column.labels), column, line.first, line.last, line.seconds)
+            for line in self.timelines
+            for column in line.columns(quantity)
+        ]
+
+
+def series(sources: Sequence[Source], start: float, end: float) -> Series:
+    """Cut each source to the readings nearest to both ends of a window; one that has none near it is left out."""
+    lines = []
+    for source in sources:
+        if len(source.at) and source.at[-1] >= start - SLACK and source.at[0] <= end + SLACK:
+            first, last = _nearest(source.at, start), _nearest(source.at, end)
+            lines.append(Timeline(source, ENGINE, first, last))
+    return Series(tuple(lines))
+
+
+def _nearest(at: Sequence[float], moment: float) -> int:
+    """Return the number of the reading nearest to a moment."""
+    right = min(bisect_left(at, moment), len(at) - 1)
+    left = max(0, right - 1)
+    return left if moment - at[left] < at[right] - moment else right
