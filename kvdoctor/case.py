@@ -14,7 +14,6 @@ from kvdoctor.timeline import Timeline
 from kvdoctor.traffic import Traffic, traffic
 from kvdoctor.waiting import WaitShares, wait_shares
 
-
 COST = 0.05
 """Share of a request's seconds from which a wait or a stall is a cost (healthy rule of the ledger)."""
 OF_TTFT = 0.25

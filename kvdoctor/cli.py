@@ -11,14 +11,15 @@ import typer
 from kvdoctor import __version__
 from kvdoctor.commands import judging, recording
 from kvdoctor.commands.argv import with_defaults
+from kvdoctor.commands.light import LightGroup
 from kvdoctor.errors import KvdoctorError
-from kvdoctor.roofline.command import register as register_roofline
 from kvdoctor.roofline.command import register as register_roofline
 
 FAILED, INTERRUPTED = 1, 130
 
 app = typer.Typer(
     name="kvdoctor",
+    cls=LightGroup,
     help="Why an LLM service whose prefix cache hits is still slow, and what would help.",
     epilog="kvdoctor diagnose --url http://host:8000",
     add_completion=False,
@@ -45,9 +46,6 @@ def _options(
 
 for _command in (judging.diagnose, recording.record, judging.report, judging.diff, recording.export):
     app.command()(_command)
-register_roofline(app)
-
-
 register_roofline(app)
 
 
