@@ -48,7 +48,7 @@ class Asked:
     pool: str | None = None
     utilization: float = UTILIZATION
     bandwidth: str | None = None
-    measured: Path | None = None
+    measured: str | None = None
     memory: str | None = None
     peak: float | None = None
     link: str | None = None
@@ -112,7 +112,7 @@ def question_of(asked: Asked) -> Question:
     card = card_of(
         asked.gpu,
         bandwidth=asked.bandwidth,
-        measured=asked.measured,
+        measured=Path(asked.measured) if asked.measured else None,
         memory=asked.memory,
         peak=asked.peak,
         link=asked.link,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kvdoctor.commands.light import LightCommand
 from kvdoctor.errors import KvdoctorError
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ Utilization = Annotated[
 Bandwidth = Annotated[
     str | None, typer.Option(metavar="GB/S", help="memory bandwidth in place of the data sheet's")
 ]
-Measured = Annotated[Path | None, typer.Option(metavar="FILE", help="JSON of a probe, likewise")]
+Measured = Annotated[str | None, typer.Option(metavar="FILE", help="JSON of a probe, likewise")]
 Memory = Annotated[str | None, typer.Option(metavar="GIB", help="memory of one GPU")]
 Peak = Annotated[float | None, typer.Option(metavar="TFLOPS", help="dense peak of one GPU")]
 Link = Annotated[str | None, typer.Option(metavar="GB/S", help="one direction between the ranks")]
@@ -179,4 +180,4 @@ def _write(text: str, where: str) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add the command to the program."""
-    app.command(name="roofline", epilog=EXAMPLES)(roofline)
+    app.command(name="roofline", epilog=EXAMPLES, cls=LightCommand)(roofline)
