@@ -15,6 +15,7 @@ from typing import Protocol
 
 from kvdoctor.clock import Clock
 from kvdoctor.errors import KvdoctorError, Refused, Unavailable
+from kvdoctor.model import Gap
 from kvdoctor.recording import Recording
 from kvdoctor.session import SHARE, Described, Page, Seen, Session
 from kvdoctor.store import Writer
@@ -89,6 +90,7 @@ def record(
     clock: Clock,
     writer: Writer | None = None,
     facts: Mapping[str, str] | None = None,
+    gaps: Sequence[Gap] = (),
     on_scrape: Seen | None = None,
     stop: threading.Event | None = None,
 ) -> Recording:
@@ -96,7 +98,8 @@ def record(
 
     A place that fails is a gap and is tried again at the next tick. When no place answers its first reading,
     the recording ends at once, without a reading. SIGINT, SIGTERM and `stop` end it early with what there is.
-    `on_scrape` is called in the caller's thread, after each reading has been saved.
+    `gaps` are known before the first reading and are saved with it. `on_scrape` is called in the caller's
+    thread, after each reading has been saved.
     """
     if not (interval_s > 0 and seconds >= 0 and math.isfinite(seconds / interval_s)):
         raise KvdoctorError(
@@ -109,6 +112,7 @@ def record(
         interval_s=interval_s,
         writer=writer,
         facts=facts or {},
+        gaps=gaps,
         on_scrape=on_scrape,
     )
     visits: queue.Queue[_Visit] = queue.Queue(maxsize=2 * len(places))

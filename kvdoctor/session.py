@@ -67,6 +67,7 @@ class Session:
         interval_s: float,
         writer: Writer | None,
         facts: Mapping[str, str],
+        gaps: Sequence[Gap] = (),
         on_scrape: Seen | None,
     ) -> None:
         sources = [Source(p.name, p.kind, wall, p.role) for p in places]
@@ -76,6 +77,7 @@ class Session:
         self._attempts = [0] * len(sources)
         self._failures: list[dict[str, _Failures]] = [{} for _ in sources]
         self._slowest = [0.0] * len(sources)
+        self._known = tuple(gaps)
         self._stopped: list[Gap] = []
         self._cpu = time.process_time()
         if writer is not None:
@@ -150,7 +152,7 @@ class Session:
                 self._writer.gaps(gaps)
 
     def _gaps(self) -> list[Gap]:
-        gaps = list(self._stopped)
+        gaps = [*self._known, *self._stopped]
         for number, source in enumerate(self.recording.sources):
             gaps.extend(self._failed(number, source))
             gaps.extend(self._parsers[number].gaps(source.name))
