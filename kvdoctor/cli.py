@@ -12,6 +12,7 @@ from kvdoctor import __version__
 from kvdoctor.commands import judging, recording
 from kvdoctor.commands.argv import with_defaults
 from kvdoctor.commands.light import LightGroup
+from kvdoctor.commands.targets import targets
 from kvdoctor.errors import KvdoctorError
 from kvdoctor.roofline.command import register as register_roofline
 
@@ -44,7 +45,7 @@ def _options(
     """Options of the program itself."""
 
 
-for _command in (judging.diagnose, recording.record, judging.report, judging.diff, recording.export):
+for _command in (targets, judging.diagnose, recording.record, judging.report, judging.diff, recording.export):
     app.command()(_command)
 register_roofline(app)
 

@@ -33,6 +33,9 @@ Url = Annotated[list[str] | None, typer.Option(help="metrics endpoint, may be gi
 Seconds = Annotated[float, typer.Option(help="how long to watch")]
 Interval = Annotated[float, typer.Option(help="seconds between readings")]
 Save = Annotated[str | None, typer.Option(metavar="FILE", help="where to save the recording")]
+Pid = Annotated[
+    int | None, typer.Option(help="any process of the engine; with --url, that page instead of its own")
+]
 ApiKey = Annotated[str | None, typer.Option(help="key for --url; better in KVDOCTOR_API_KEY")]
 Files = Annotated[
     list[str] | None, typer.Argument(metavar="[FILE]...", help="recordings or saved metrics; - is stdin")
@@ -45,7 +48,7 @@ def _answer(recording: Recording, output: Output) -> None:
     from kvdoctor.diagnose import diagnose
 
     diagnosis = diagnose(recording)
-    if not diagnosis.targets:
+    if not diagnosis.targets and "pid" not in recording.facts:
         names = ", ".join(source.name for source in recording.sources)
         raise KvdoctorError(f"no engine that is known here exports {names}", "give the engine's own /metrics")
     raise typer.Exit(show(diagnosis, output))
@@ -53,6 +56,7 @@ def _answer(recording: Recording, output: Output) -> None:
 
 def diagnose(
     files: Files = None,
+    pid: Pid = None,
     url: Url = None,
     seconds: Seconds = 15.0,
     interval: Interval = 1.0,
@@ -72,9 +76,11 @@ def diagnose(
 ) -> None:
     """Say where the milliseconds of TTFT and ITL go, what bounds them, and what would help.
 
-    Watches endpoints for some seconds, or reads files that were recorded before.
+    Watches the engine on this host, or endpoints, for some seconds; or reads files that were recorded before.
 
     \b
+    kvdoctor diagnose
+    kvdoctor diagnose --pid 4242
     kvdoctor diagnose --url http://host:8000
     kvdoctor diagnose --url http://host:8000 --gpu H100 --model Llama-3.1-8B --html report.html
     kvdoctor diagnose recording.kvd --slow itl --json
@@ -85,17 +91,22 @@ def diagnose(
     output = Output(html, json, markdown, fail_on)
     output.check()
     told = facts(Told(gpu, bandwidth, model, tp, link, slow, slo))
-    if bool(files) == bool(url):
-        message = "give either --url URL or FILE" if not files else "--url and FILE exclude each other"
-        raise typer.BadParameter(message)
-    if url:
+    if files:
+        if url or pid is not None:
+            raise typer.BadParameter("FILE stands alone: --url and --pid watch a live engine")
+        recording = _read(files, told, save)
+    elif url and pid is None:
         from kvdoctor.commands.live import record_live
 
         recording = record_live(
             url, seconds=seconds, interval_s=interval, facts=told, save=save, api_key=api_key
         )
     else:
-        recording = _read(files or [], told, save)
+        from kvdoctor.commands.attach import record_process
+
+        recording = record_process(
+            pid, url or (), seconds=seconds, interval_s=interval, told=told, save=save, api_key=api_key
+        )
     _answer(recording, output)
 
 

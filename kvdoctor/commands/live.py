@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from kvdoctor.clock import SystemClock
 from kvdoctor.collectors.prometheus import Endpoint
@@ -14,6 +15,10 @@ from kvdoctor.errors import KvdoctorError
 from kvdoctor.model import Gap
 from kvdoctor.recording import Recording, Source
 from kvdoctor.store import Writer, state_file
+
+if TYPE_CHECKING:
+    from kvdoctor.record import Place
+    from kvdoctor.target.family import Family
 
 API_KEY = "KVDOCTOR_API_KEY"
 """Environment variable for a key that should not stand on a command line."""
@@ -76,12 +81,20 @@ def record_live(
     facts: dict[str, str],
     save: str | None,
     api_key: str | None,
+    family: Family | None = None,
+    known: Sequence[Gap] = (),
+    given: bool = True,
 ) -> Recording:
-    """Record endpoints side by side; KvdoctorError when none of them ever answered."""
+    """Record endpoints side by side, with what the host tells of a family; KvdoctorError when nobody ever answered.
+
+    `known` are gaps that are known before. A key goes only to URLs that the user has `given`.
+    """
     from kvdoctor.record import record
 
-    key = api_key or os.environ.get(API_KEY)
-    places = [Endpoint(url, api_key=key) for url in urls]
+    key = (api_key or os.environ.get(API_KEY)) if given else None
+    endpoints = [Endpoint(url, api_key=key) for url in urls]
+    hosts, settled = _host(family, endpoints) if family is not None else ((), ())
+    places: list[Place] = [*endpoints, *hosts]
     writer, gaps = _writer(save)
     progress = Progress(seconds)
     try:
@@ -92,6 +105,7 @@ def record_live(
             clock=SystemClock(),
             writer=writer,
             facts=facts,
+            gaps=(*known, *settled),
             on_scrape=progress,
         )
     finally:
@@ -103,6 +117,14 @@ def record_live(
     if writer is not None:
         print_note(f"recording: {writer.path}")
     return recording
+
+
+def _host(family: Family, endpoints: Sequence[Endpoint]) -> tuple[tuple[Place, ...], tuple[Gap, ...]]:
+    """Return the places that a family's host is, and what our own manners could not be brought to."""
+    from kvdoctor.collectors.host import host_places, settle
+
+    settled = settle()
+    return host_places(family, url=endpoints[0].name if endpoints else None), settled
 
 
 def _discard(writer: Writer | None) -> None:
