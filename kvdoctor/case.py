@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from kvdoctor import metrics as m
+from kvdoctor.hostview import HostView
 from kvdoctor.ledger import IN_STEP, PREFILL, STALL, STEP_UNDER_WAY, itl_ledger, ttft_ledger
 from kvdoctor.machine import Machine
 from kvdoctor.metrics import Quantity
@@ -35,6 +36,8 @@ class Case:
     waits: WaitShares
     facts: dict[str, str] = field(default_factory=dict)
     """What the user told, for example `link` in GB/s."""
+    host: HostView | None = None
+    """What the host tells of this engine's processes; None when it was watched from afar."""
 
     @property
     def gaps(self) -> float:
@@ -119,7 +122,11 @@ def transfer_wait(timeline: Timeline, traffic: Traffic) -> float | None:
 
 
 def build_case(
-    timeline: Timeline, machine: Machine, objective: Objective, facts: dict[str, str] | None = None
+    timeline: Timeline,
+    machine: Machine,
+    objective: Objective,
+    facts: dict[str, str] | None = None,
+    host: HostView | None = None,
 ) -> Case:
     """Work out the traffic, both ledgers and the reasons for waiting of one engine in one window."""
     seen = traffic(timeline)
@@ -132,4 +139,5 @@ def build_case(
         itl=itl_ledger(seen, machine, len(timeline.ranks)),
         waits=wait_shares(timeline, seen),
         facts=dict(facts or {}),
+        host=host,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kvdoctor import __version__, overview, story
@@ -11,6 +12,7 @@ from kvdoctor.causes import CAUSES
 from kvdoctor.confidence import confidence
 from kvdoctor.engines import recognise, version_range
 from kvdoctor.engines.engine import Engine
+from kvdoctor.hostread import KIND, families, host_of, host_view
 from kvdoctor.judge import Judgement, judge, symptom
 from kvdoctor.machine import machine
 from kvdoctor.model import (
@@ -31,6 +33,7 @@ from kvdoctor.model import (
 from kvdoctor.recording import Recording, Source
 from kvdoctor.segment import chosen, restarts
 from kvdoctor.timeline import Timeline
+from kvdoctor.unmetered import unmetered
 
 TTFT_P95, ITL_P95 = 2.0, 0.05
 """Objectives where the operator states none, in seconds (rule 1)."""
@@ -59,13 +62,16 @@ def _timeline(source: Source, engine: Engine) -> Timeline | None:
     return Timeline(source, engine, part.first if part.last > part.first else -1, part.last)
 
 
-def judge_source(source: Source, engine: Engine, facts: dict[str, str]) -> Judged | None:
-    """Judge one engine; None for a source that was never read."""
+def judge_source(
+    source: Source, engine: Engine, facts: dict[str, str], host: Sequence[Source] = ()
+) -> Judged | None:
+    """Judge one engine, with what its host tells; None for a source that was never read."""
     timeline = _timeline(source, engine)
     if timeline is None:
         return None
     known = machine(facts, timeline.label(m.CACHE_CONFIG, "cache_dtype"))
-    case = build_case(timeline, known, objective(facts), facts)
+    view = host_view(host, source.at[max(0, timeline.first)], source.at[timeline.last])
+    case = build_case(timeline, known, objective(facts), facts, view)
     findings = tuple(finding for cause in CAUSES for finding in cause(case))
     return Judged(case, judge(case, findings, facts.get("slow")), len(restarts(source, engine)))
 
@@ -221,14 +227,24 @@ def _notes(main: Judged, others: list[Judged]) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def _unmetered(recording: Recording) -> list[Judged]:
+    """Judge each family without metrics by what its host tells."""
+    judged = []
+    for sources in families(recording).values():
+        case, judgement = unmetered(sources, recording.facts, objective(recording.facts))
+        judged.append(Judged(case, judgement, 0))
+    return judged
+
+
 def diagnose(recording: Recording) -> Diagnosis:
     """Judge every engine of a recording. The same recording gives the same Diagnosis."""
-    judged = []
-    for source in recording.sources:
-        engine = recognise(column.name for column in source.columns)
-        found = judge_source(source, engine, recording.facts) if engine is not None else None
-        if found is not None:
-            judged.append(found)
+    seen = [(s, recognise(c.name for c in s.columns)) for s in recording.sources if s.kind != KIND]
+    engines = [(source, engine) for source, engine in seen if engine is not None]
+    found = [
+        judge_source(source, engine, recording.facts, host_of(recording, source, len(engines)))
+        for source, engine in engines
+    ]
+    judged = [each for each in found if each is not None] or _unmetered(recording)
     if not judged:
         return _nothing(recording)
     main = max(judged, key=_weight)
