@@ -1,21 +1,20 @@
-"""One question to `kvdoctor roofline` and its answer in the JSON contract; the only place that knows how it is asked.
-
-`ask` works out the contract's fields through the Python API. Asking the command instead means replacing `ask`:
-the model and the options already have the command line's spelling.
-"""
+"""One question to `kvdoctor roofline` and its answer in JSON; the only place that knows how it is asked."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import os
+import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kvdoctor.roofline import kv, notes, pool, prefill, weights
-from kvdoctor.roofline.shape import KvStorage, Layout, ModelShape
-from kvdoctor.roofline.source import shape_of, with_weights
-from kvdoctor.roofline.step import Load, Machine, decode_step, step_bytes
+from kvdoctor import cli
+from kvdoctor.errors import KvdoctorError
 
 Json = dict[str, Any]
 
@@ -26,10 +25,6 @@ class Query:
 
     model: str
     options: Json = field(default_factory=dict)
-
-    def option(self, name: str, default: Any = None) -> Any:
-        """The value of an option, or a default."""
-        return self.options.get(name, default)
 
 
 def config_file(config: Json, folder: Path, name: str) -> str:
@@ -45,92 +40,42 @@ def scratch() -> Path:
     return Path(tempfile.mkdtemp(prefix="known-answers-"))
 
 
+def arguments(query: Query) -> list[str]:
+    """The command line of a query, JSON to standard output."""
+    found = ["roofline", query.model]
+    for name, value in query.options.items():
+        if value is True:
+            found.append(f"--{name}")
+        elif value is not None and value is not False:
+            found += [f"--{name}", str(value)]
+    return [*found, "--json", "-"]
+
+
+def called(words: list[str]) -> str:
+    """Call the program in this process, and return what it prints."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        cli.app(args=words, standalone_mode=False)
+    return out.getvalue()
+
+
+def spawned(words: list[str]) -> str:
+    """Start the program as a process of its own. Raises KvdoctorError with what it says."""
+    done = subprocess.run(
+        [sys.executable, "-m", "kvdoctor.cli", *words], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise KvdoctorError(done.stderr.strip())
+    return done.stdout
+
+
 def ask(query: Query) -> Json:
-    """The answer of the roofline. Raises KvdoctorError where it refuses."""
-    shape = with_weights(shape_of(query.model), query.option("weights"))
-    layout = Layout(
-        tp=query.option("tp", 1),
-        pp=query.option("pp", 1),
-        dp_attention=query.option("dp-attention", 1),
-        dcp=query.option("dcp", 1),
-    )
-    storage = KvStorage(
-        dtype=query.option("kv-dtype"),
-        index_dtype=query.option("index-dtype", "fp8"),
-        latent=query.option("latent", "plain"),
-        windows=query.option("windows", "exact"),
-        in_flight=query.option("in-flight", 0),
-        block_size=query.option("block-size", 16),
-        state_dtype=query.option("state-dtype"),
-        draft=query.option("draft-kv", False),
-    )
-    context = query.option("context", 4096)
-    held = weights.resident(shape, layout=layout)
-    return {
-        "parameters": {"total": weights.parameters(shape).total, "active": weights.parameters(shape).active},
-        "model": {"layers": len(shape.layers), "kv_layers": kv.kv_layers(shape.layers)},
-        "per_rank": {
-            "weight_bytes": held.total,
-            "kv_bytes_per_token": kv.growth_bytes(shape, layout=layout, storage=storage),
-            "state_bytes_per_sequence": kv.state_bytes(shape, layout=layout, storage=storage),
-        },
-        "kv_bytes_per_sequence": kv.sequence_bytes(shape, tokens=context, layout=layout, storage=storage),
-        "pool": _pool(query, shape, layout, storage, context),
-        "decode": _decode(query, shape, layout, storage, context),
-        "prefill": _prefill(query, shape, layout, storage, context),
-        "warnings": list(notes.notes(shape, layout=layout, storage=storage)),
-    }
+    """The answer of the command, asked in this process, or in one of its own where $KVDOCTOR_SPAWN is set.
 
-
-def _pool(query: Query, shape: ModelShape, layout: Layout, storage: KvStorage, context: int) -> Json | None:
-    """The pool of `--pool` GiB."""
-    size = query.option("pool")
-    if size is None:
-        return None
-    found = pool.fit(shape, pool_bytes=size * 2**30, context=context, layout=layout, storage=storage)
-    longest = pool.longest_sequence(shape, pool_bytes=size * 2**30, layout=layout, storage=storage)
-    return {
-        "bytes": found.bytes,
-        "blocks": found.blocks,
-        "tokens": found.tokens,
-        "sequences": found.sequences,
-        "concurrency": found.concurrency,
-        "longest_sequence": longest,
-    }
-
-
-def _decode(query: Query, shape: ModelShape, layout: Layout, storage: KvStorage, context: float) -> Json:
-    """The decode step, with rates where `--bandwidth` (GB/s) is given."""
-    load = Load(query.option("batch", 1.0), context)
-    moved = step_bytes(shape, load, layout, storage)
-    found: Json = {"bytes": {"weights": moved.weights, "kv": moved.kv, "state": moved.state}}
-    if query.option("bandwidth"):
-        peak = query.option("peak")
-        machine = Machine(query.option("bandwidth") * 1e9, peak * 1e12 if peak else None)
-        step = decode_step(shape, machine, load, layout, storage)
-        found |= {
-            "flops": step.flops,
-            "step_seconds_floor": step.seconds_floor,
-            "tokens_per_s_ceiling": step.tokens_per_s_ceiling,
-            "tokens_per_s_expected": list(step.tokens_per_s_expected),
-            "limit": step.limit,
-        }
+    Raises KvdoctorError where it refuses.
+    """
+    run = spawned if os.environ.get("KVDOCTOR_SPAWN") else called
+    found = json.loads(run(arguments(query)))
+    if not isinstance(found, dict):
+        raise KvdoctorError("the answer is no JSON object")
     return found
-
-
-def _prefill(query: Query, shape: ModelShape, layout: Layout, storage: KvStorage, context: float) -> Json:
-    """The prefill of the context, with its floor where `--peak` (TFLOPS) is given."""
-    work = prefill.flops(shape, new=context)
-    peak, bandwidth = query.option("peak"), query.option("bandwidth")
-    if not peak:
-        return {"flops": work, "seconds_floor": None}
-    floor = prefill.floor(
-        shape,
-        new=context,
-        cached=0,
-        layout=layout,
-        bandwidth=(bandwidth or 1e9) * 1e9,
-        peak=peak * 1e12,
-        storage=storage,
-    )
-    return {"flops": work, "seconds_floor": floor.seconds}

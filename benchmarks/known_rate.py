@@ -19,11 +19,12 @@ def ceiling(case: Case) -> Verdict:
 
 
 def claim(case: Case) -> Verdict:
-    """`refute`: the claim lies above the ceiling."""
-    found = ask(Query(_model(case), _options(case.given)))
-    rate, claimed = found["decode"]["tokens_per_s_ceiling"], case.entry["claimed"]["tokens_per_s"]
-    outcome = "held" if claimed > rate else "missed"
-    return Verdict(outcome, f"claimed {claimed:g} tok/s, at most {rate:.4g}")
+    """`refute`: the command calls the claimed total impossible."""
+    claimed = case.entry["claimed"]["tokens_per_s"]
+    found = ask(Query(_model(case), _options(case.given) | {"claim": f"{claimed} tok/s total"}))
+    verdict = found["claim"]
+    text = f"claimed {claimed:g} tok/s, at most {found['decode']['tokens_per_s_ceiling']:.4g}"
+    return Verdict("missed" if verdict["possible"] else "held", f"{text}; {'; '.join(verdict['remedies'])}")
 
 
 def max_throughput(case: Case) -> Verdict:
