@@ -55,9 +55,7 @@ def target_lines(target: Target) -> Iterator[str]:
     yield from _row("ranks", _ranks(target, facts))
     yield from _row("GPUs", _cards(target))
     yield from _row("options", _options(facts))
-    yield from _row(
-        "metrics", (info.url or "none") + ("" if target.page.readable else "  (not read from here)")
-    )
+    yield from _row("metrics", _page(target))
     yield from _row("lives in", _place(target.place))
     yield from _row("sign", target.sign)
     yield from _row("command", textwrap.shorten(clean(target.command), _COMMAND, placeholder=" ..."))
@@ -127,6 +125,13 @@ def _cards(target: Target) -> str:
     if not cards:
         return "none that can be seen"
     return ", ".join(clean(f"{card.index} {card.name or card.uuid}".strip()) for card in cards)
+
+
+def _page(target: Target) -> str:
+    url = target.info.url
+    if url is None:
+        return "none that may be read"
+    return url if target.page.readable else f"{url} (not read from here)"
 
 
 def _options(facts: dict[str, str]) -> str:

@@ -16,22 +16,20 @@ def targets() -> None:
     """
     from kvdoctor.commands.listing import gap_lines, permission_lines, target_lines
     from kvdoctor.target.look import look
-    from kvdoctor.target.permission import permissions, situation
+    from kvdoctor.target.permission import of_host, of_process, situation
 
     seen = look()
     found = seen.all()
-    lines: list[str] = []
+    lines: list[str] = [] if found else [*nothing(seen.is_inside), ""]
     for target in found:
-        lines += [*target_lines(target), ""]
-        rows = permissions(situation(seen.host.proc, target.family), seen.host.devices, seen.programs)
-        lines += ["  what may be read", *permission_lines(rows), ""]
-    if not found:
-        lines += [*nothing(seen.is_inside), ""]
-        rows = permissions(situation(seen.host.proc), seen.host.devices, seen.programs)
-        lines += ["  what may be read", *permission_lines(rows), ""]
+        lines += [*target_lines(target), "  may we read it?"]
+        lines += [*permission_lines(of_process(situation(seen.host.proc, target.family))), ""]
+    lines.append("On this host")
+    first = found[0].family if found else None
+    lines += permission_lines(of_host(situation(seen.host.proc, first), seen.host.devices, seen.programs))
     for gap in seen.scan.gaps:
-        lines += gap_lines(gap, "")
-    sys.stdout.write("\n".join(lines).rstrip() + "\n")
+        lines += gap_lines(gap)
+    sys.stdout.write("\n".join(lines) + "\n")
 
 
 def nothing(is_inside: bool) -> tuple[str, ...]:

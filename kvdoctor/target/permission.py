@@ -69,10 +69,15 @@ def situation(proc: Proc, family: Family | None = None) -> Situation:
     return Situation(proc, us, family)
 
 
-def permissions(at: Situation, seen: Devices, names: tuple[str, ...] = ()) -> tuple[Permission, ...]:
-    """Return the table, process by process things first; `names` are the programs that run here."""
-    rows = (files(at), stacks(at)) if at.family is not None else (stacks_of_own(at),)
-    return (*rows, cgroup(at), perf(at), kernel_log(at), nvml(at, seen), profiling(at), monitor(names))
+def of_process(at: Situation) -> tuple[Permission, ...]:
+    """Return what may be read of the process in question."""
+    return files(at), stacks(at), cgroup(at)
+
+
+def of_host(at: Situation, seen: Devices, names: tuple[str, ...] = ()) -> tuple[Permission, ...]:
+    """Return what may be read of the machine; `names` are the programs that run here."""
+    own = () if at.family is not None else (stacks_of_own(at),)
+    return (*own, perf(at), kernel_log(at), nvml(at, seen), profiling(at), monitor(names))
 
 
 def files(at: Situation) -> Permission:
@@ -82,7 +87,7 @@ def files(at: Situation) -> Permission:
         return Permission(name, Held.UNKNOWN, "no process is in question")
     shut = [m for m in family.members if not at.proc.may_look(m.pid)]
     if not shut:
-        return Permission(name, Held.YES, f"all {len(family.members)} processes")
+        return Permission(name, Held.YES, f"of all its processes: {len(family.members)}")
     why = f"{len(shut)} of {len(family.members)} processes are closed to user {at.us.uid}"
     return Permission(name, Held.NO, why, _closed(at, shut[0].uid))
 
@@ -147,9 +152,10 @@ def cgroup(at: Situation) -> Permission:
     name = "cgroup accounts"
     if at.family is None:
         return Permission(name, Held.UNKNOWN, "no process is in question")
-    shown = [group for group in at.family.cgroups if group.folder]
-    if shown:
-        return Permission(name, Held.YES, shown[0].folder)
+    shown = {kind: group.folder for group in at.family.cgroups for kind in group.controllers or ("",)}
+    folder = next((shown[kind] for kind in ("", "memory", "cpu") if shown.get(kind)), "")
+    if folder:
+        return Permission(name, Held.YES, folder)
     cure = (
         "start this container with --cgroupns=host -v /sys/fs/cgroup:/sys/fs/cgroup:ro"
         if at.is_inside
