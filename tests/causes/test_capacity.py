@@ -1,0 +1,127 @@
+"""Capacity: the pool is full and somebody pays for it."""
+
+from __future__ import annotations
+
+import pytest
+from loads import case, case_of, endpoint, finding
+
+from kvdoctor.case import NOTICED, OF_TTFT
+from kvdoctor.causes import capacity
+from kvdoctor.model import Finding, Metric, Verdict
+
+TAIL = {"itl_buckets": {0.01: 3000.0, 0.5: 800.0}, "itl_sum": 3000 * 0.008 + 800 * 0.3}
+REQUEST = 0.1 + 19 * TAIL["itl_sum"] / 3800
+"""Seconds of a mean request of that load."""
+
+
+def of(subclass: str, **numbers: object) -> Finding:
+    return finding(capacity.check(case(**numbers)), subclass)
+
+
+def waits(stall: float) -> float:
+    """Mean waiting that makes a stall of so many seconds a request, with 19 of 20 outputs behind a gap."""
+    return stall * 4000 / 19 / 30
+
+
+@pytest.mark.parametrize(
+    ("preemptions", "stall", "verdict"),
+    [
+        pytest.param(0, 0.5, Verdict.RULED_OUT, id="waiting, and nobody preempted"),
+        pytest.param(1, 0.0, Verdict.POSSIBLE, id="preempted, and nobody waited"),
+        pytest.param(9, 0.05 * REQUEST - 1e-4, Verdict.POSSIBLE, id="stall just under 5% of a request"),
+        pytest.param(9, 0.05 * REQUEST + 1e-4, Verdict.LIKELY, id="stall just over 5% of a request"),
+    ],
+)
+def test_preemption_is_likely_when_its_stall_is_a_share_of_a_request(preemptions, stall, verdict):
+    found = of("preemption", **TAIL, preemptions=preemptions, waiting=waits(stall))
+    assert found.verdict is verdict
+    assert found.evidence[0].value == preemptions
+    if preemptions:
+        assert found.share_seconds == pytest.approx(stall, abs=1e-9)
+
+
+def test_an_old_preemption_is_ruled_out():
+    assert of("preemption", preempted_before=900).verdict is Verdict.RULED_OUT
+
+
+def test_without_a_preemption_counter_there_is_no_data():
+    told = endpoint()
+    told.columns = [c for c in told.columns if "preemption" not in c.name]
+    assert finding(capacity.check(case_of(told)), "preemption").verdict is Verdict.NO_DATA
+
+
+QUEUED = {"ttft_mean": 1.0, "e2e_mean": 1.2, "waiting": 20, "running": 4}
+QUEUED_REQUEST = 1.0 + 19 * 0.008
+
+
+@pytest.mark.parametrize(
+    ("usage", "queue", "verdict"),
+    [
+        pytest.param(0.899, 0.5, Verdict.RULED_OUT, id="room in the pool"),
+        pytest.param(0.9, 0.5, Verdict.LIKELY, id="no room"),
+        pytest.param(0.9, 0.05 * QUEUED_REQUEST - 1e-4, Verdict.RULED_OUT, id="queue under 5% of a request"),
+        pytest.param(0.9, 0.05 * QUEUED_REQUEST + 1e-4, Verdict.LIKELY, id="queue over 5% of a request"),
+    ],
+)
+def test_admission_needs_a_full_pool_and_a_queue(usage, queue, verdict):
+    found = of("admission", **QUEUED, usage=usage, queue_mean=queue)
+    assert found.verdict is verdict
+    assert [e.value for e in found.evidence][2] == usage
+
+
+@pytest.mark.parametrize(
+    ("full", "verdict"),
+    [(15, Verdict.RULED_OUT), (16, Verdict.LIKELY)],
+    ids=["full at 15 of 31 readings", "full at 16"],
+)
+def test_admission_needs_half_of_the_waiting_at_a_full_pool(full, verdict):
+    usage = [0.95] * full + [0.5] * (31 - full)
+    assert of("admission", **QUEUED, queue_mean=0.5, usage=usage).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("queue", "verdict"),
+    [
+        pytest.param(OF_TTFT * 0.25 - 1e-3, Verdict.RULED_OUT, id="under a quarter of TTFT"),
+        pytest.param(OF_TTFT * 0.25 + 1e-3, Verdict.LIKELY, id="over a quarter of TTFT, and 50 ms"),
+    ],
+)
+def test_a_large_wait_in_ttft_counts_though_outputs_are_long(queue, verdict):
+    assert NOTICED < OF_TTFT * 0.25
+    long = {"outputs": 500, "e2e_mean": 2.9, "waiting": 20, "usage": 1.0, "prefill_mean": 0.1}
+    assert of("admission", **long, ttft_mean=0.25, queue_mean=queue).verdict is verdict
+
+
+def test_a_full_pool_with_nobody_waiting_is_ruled_out():
+    assert of("admission", usage=1.0).verdict is Verdict.RULED_OUT
+
+
+@pytest.mark.parametrize("gone", ["vllm:kv_cache_usage_perc", "vllm:num_requests_waiting"])
+def test_without_usage_or_waiting_admission_has_no_data(gone):
+    told = endpoint(**QUEUED, queue_mean=0.5, usage=1.0)
+    told.columns = [c for c in told.columns if not c.name.startswith(gone)]
+    assert finding(capacity.check(case_of(told)), "admission").verdict is Verdict.NO_DATA
+
+
+@pytest.mark.parametrize(
+    ("swapped", "verdict"),
+    [
+        pytest.param(None, Verdict.RULED_OUT, id="no such gauge"),
+        pytest.param(0.0, Verdict.RULED_OUT, id="none swapped"),
+        pytest.param(0.05 * 0.252 * 200 / 30 - 1e-4, Verdict.POSSIBLE, id="under 5% of a request"),
+        pytest.param(0.05 * 0.252 * 200 / 30 + 1e-4, Verdict.LIKELY, id="over 5% of a request"),
+    ],
+)
+def test_swap_is_likely_when_swapped_requests_are_a_share_of_the_time(swapped, verdict):
+    told = endpoint()
+    if swapped is not None:
+        told.series("vllm:num_requests_swapped", swapped)
+    found = finding(capacity.check(case_of(told)), "swap")
+    assert found.verdict is verdict
+    assert found.metric is (Metric.ITL if swapped else None)
+
+
+def test_one_reading_with_swapped_requests_costs_no_nan():
+    told = endpoint(readings=1, seconds=0).series("vllm:num_requests_swapped", 3)
+    found = finding(capacity.check(case_of(told)), "swap")
+    assert (found.verdict, found.share_seconds) == (Verdict.POSSIBLE, 0.0)
