@@ -13,3 +13,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("unhurried")
+
+
+def pytest_addoption(parser):
+    """`--update` writes the sample reports anew."""
+    parser.addoption("--update", action="store_true", help="write sample_reports anew")
