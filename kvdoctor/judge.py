@@ -95,7 +95,8 @@ def unhealthy(case: Case, findings: tuple[Finding, ...]) -> tuple[str, ...]:
         waits += case.ttft.part(QUEUE) + case.ttft.part(KV_LOAD)
     if case.share(waits) >= WAITS:
         reasons.append(f"waits and stalls take {100 * case.share(waits):.0f}% of a request")
-    lost = sum(f.share_seconds for f in findings if f.bound is Bound.HIT_RATE and f.verdict is Verdict.LIKELY)
+    likely = [f for f in findings if f.bound is Bound.HIT_RATE and f.verdict is Verdict.LIKELY]
+    lost = sum(max(f.share_seconds, f.recoverable_seconds or 0.0) for f in likely)
     if case.share(lost) >= AVOIDABLE and lost >= AVOIDABLE_SECONDS:
         reasons.append(f"avoidable prefill takes {100 * case.share(lost):.0f}% of a request")
     if tail(case.traffic.itl):

@@ -37,10 +37,11 @@ _PAST = Gap(
 
 def _finding(
     verdict: Verdict, subclass: str, why: str, cost: float = 0.0, evidence: tuple[Evidence, ...] = (),
-    *, gaps: tuple[Gap, ...] = (), advice: tuple[Advice, ...] = (),
+    *, gaps: tuple[Gap, ...] = (), advice: tuple[Advice, ...] = (), gain: float | None = None,
 ) -> Finding:  # fmt: skip
     metric = Metric.TTFT if cost else None
-    gain = cost if cost and verdict is Verdict.LIKELY else None
+    if gain is None and cost and verdict is Verdict.LIKELY:
+        gain = cost
     return Finding(Bound.HIT_RATE, verdict, subclass, why, metric, cost, gain, evidence, gaps, advice)
 
 
@@ -137,19 +138,20 @@ def fell(case: Case) -> Finding:
     if not _dropped(before, now):
         why = "The hit rate is about what it was on this server."
         return _finding(Verdict.RULED_OUT, "fell", why, evidence=evidence)
-    cost = _recomputed(case, before - now)
+    cost = _recomputed(case, before - (case.traffic.hit_rate or 0.0))
+    gain = _recomputed(case, before - now)
     why = f"The hit rate fell from {percent(before)} to {percent(now)} on this very server."
     if case.share(cost) < COST:
         return _finding(Verdict.POSSIBLE, "fell", why + " It costs little so far.", cost, evidence)
     advice = (
         Advice(
             "find what changed at the front of the prompts: template, system prompt, date, tool list, salt",
-            f"{duration(cost)} of a request, back to {percent(before)} hits",
+            f"{duration(gain)} of a request as they are now, back to {percent(before)} hits",
             Basis.MODELLED,
-            cost,
+            gain,
         ),
     )
-    return _finding(Verdict.LIKELY, "fell", why, cost, evidence, advice=advice)
+    return _finding(Verdict.LIKELY, "fell", why, cost, evidence, advice=advice, gain=gain)
 
 
 def promised(case: Case) -> Finding:
