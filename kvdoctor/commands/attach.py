@@ -127,9 +127,9 @@ def _ask(targets: Sequence[Target]) -> typer.Exit:
     """List what there is, and return the exit code of a wrong usage."""
     from kvdoctor.commands.listing import short_line
 
-    print_note(f"{len(targets)} inference processes run here. Which one? Name it with --pid:")
+    print_note(f"{len(targets)} inference processes run here. Which one?")
     for target in targets:
-        print_note(f"  {short_line(target)}")
+        print_note(short_line(target))
     return typer.Exit(USAGE)
 
 

@@ -41,15 +41,15 @@ def title_line(target: Target) -> str:
 
 
 def short_line(target: Target) -> str:
-    """Say what tells targets apart: pid, engine, model, address."""
+    """Say what tells targets apart, behind the option that names one: engine, model, address."""
     info = target.info
-    words = (f"pid {info.pid}", LABELS.get(info.engine, info.engine), info.model or "", info.url or "")
-    return textwrap.shorten(clean("  ".join(word for word in words if word)), WIDTH - 2, placeholder=" ...")
+    words = (LABELS.get(info.engine, info.engine), info.model or "", info.url or "")
+    return clean(f"--pid {info.pid}: {', '.join(word for word in words if word)}")
 
 
 def target_lines(target: Target) -> Iterator[str]:
     """Yield the lines of one target, with its gaps and their cures."""
-    info, facts = target.info, dict(target.facts)
+    facts = dict(target.facts)
     yield title_line(target)
     yield from _row("model", _model(target, facts))
     yield from _row("ranks", _ranks(target, facts))
