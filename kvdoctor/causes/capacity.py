@@ -12,6 +12,8 @@ from kvdoctor.waiting import FULL
 
 COST = 0.05
 """Share of a request's seconds below which a wait or a stall is small change (healthy rule of the ledger)."""
+MAIN = 0.5
+"""Share of the waiting that must be for blocks before blocks are named, as for queueing's other reasons."""
 
 
 def _usage(case: Case) -> Evidence:
@@ -72,14 +74,14 @@ def admission(case: Case) -> Finding:
     cost = queue * case.waits.blocks
     evidence = (
         case.evidence("queue time of a request", queue, "seconds", of=(m.QUEUE, m.WAITING)),
-        case.evidence("share of waiting with no room in the pool", case.waits.blocks, "ratio", threshold=0.5,
+        case.evidence("share of waiting with no room in the pool", case.waits.blocks, "ratio", threshold=MAIN,
                       of=(m.WAITING, m.KV_CACHE_USAGE)),
         _usage(case),
     )  # fmt: skip
     if case.traffic.usage is None or case.traffic.waiting is None:
         why = "No KV cache usage, or no number of waiting requests."
         return Finding(Bound.CAPACITY, Verdict.NO_DATA, "admission", why, gaps=(NOT_EXPORTED,))
-    if not case.matters(cost) or case.waits.blocks < 0.5:
+    if not case.matters(cost) or case.waits.blocks < MAIN:
         why = "Nobody to speak of waits for blocks."
         return Finding(Bound.CAPACITY, Verdict.RULED_OUT, "admission", why, evidence=evidence)
     why = f"Requests wait {duration(queue)} for a place, mostly while the pool has no room for one more."

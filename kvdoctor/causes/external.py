@@ -11,6 +11,8 @@ COST = 0.05
 """Share of a request's seconds below which uneven waiting is small change."""
 UNEVEN = 3.0
 """Mean waiting of the fullest rank over the mean of the others, from which the feed counts as uneven."""
+SOMEONE = 1.0
+"""Mean waiting below which a rank is often without anyone waiting: too few to call its feed uneven."""
 
 _CLIENT = Gap(
     "client",
@@ -36,7 +38,7 @@ def check(case: Case) -> tuple[Finding, ...]:
         case.evidence(f"mean waiting on rank {fullest}", waits[fullest], "", threshold=UNEVEN * rest, of=(m.WAITING,)),
         case.evidence("mean waiting on the other ranks", rest, "", of=(m.WAITING,)),
     )  # fmt: skip
-    if waits[fullest] < UNEVEN * rest or case.share(cost) < COST or waits[fullest] < 1:
+    if waits[fullest] < UNEVEN * rest or case.share(cost) < COST or waits[fullest] < SOMEONE:
         why = "The ranks are fed evenly."
         return (Finding(Bound.EXTERNAL, Verdict.RULED_OUT, "router", why, evidence=evidence), unseen)
     why = f"Requests wait on rank {fullest} while the others have next to none: the router's doing."
