@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvdoctor.case import Case
+from kvdoctor.case import COST, OF_TTFT, Case
 from kvdoctor.judge import Judgement
 from kvdoctor.ledger import queue_wait
 from kvdoctor.model import Basis, Bound, Confidence, Metric, Quantile, State, Verdict
@@ -12,10 +12,12 @@ FEW, MANY = 20, 100
 """Requests under which an answer is at most a hint (the cohort rule's number), and from which it may be high."""
 SHORT_SECONDS = 10.0
 """Window under which an answer is at most a hint: one burst or one log interval can fill it."""
-MEASURED_HALF, MEASURED_MOST = 0.5, 0.8
-"""Measured share of the ledger under which an answer is at most medium, and from which it may be high."""
+MEASURED_MOST = 0.8
+"""Measured share of the ledger from which an answer may be high: what is left could hide no second cause."""
 AGREE = 1.25
 """Ratio of two independent figures up to which they agree (rule 10 asks a quarter)."""
+COMPARABLE = 0.05
+"""Seconds of queue under which two figures for it are not compared: gauges tell whole requests at a moment."""
 CLEAR = 2.0
 """Share of a cause over the share at which it is named, from which it is clear of the threshold."""
 
@@ -40,7 +42,7 @@ def _queue_agreement(case: Case) -> tuple[bool, str] | None:
     if wait is None or little is None or wait.note != "queue histogram" or case.traffic.preemptions:
         return None
     low, high = sorted((wait.seconds, little))
-    if high < 0.05:
+    if high < COMPARABLE:
         return None
     agree = high <= AGREE * low
     verb = "agree" if agree else "disagree"
@@ -68,13 +70,21 @@ def confidence(case: Case, judgement: Judgement, restarts: int) -> tuple[Confide
     if case.traffic.lifetime:
         return Confidence.LOW, ("one reading: sums since the engine started, which may be days ago",)
     if judgement.state in (State.IDLE, State.STALLED):
-        sure = Confidence.HIGH if case.traffic.seconds >= SHORT_SECONDS else Confidence.MEDIUM
-        return sure, (f"no token in {duration(case.traffic.seconds)}",)
+        return _quiet(case, judgement)
     level, reasons = Confidence.HIGH, []
     for cap, reason in _limits(case, judgement, restarts):
         level = _cap(level, cap)
         reasons.append(reason)
     return level, tuple(reasons)
+
+
+def _quiet(case: Case, judgement: Judgement) -> tuple[Confidence, tuple[str, ...]]:
+    """A gauge is believed only if a counter moved: a stall that nothing but standing gauges shows is a hint."""
+    reason = f"no token in {duration(case.traffic.seconds)}"
+    moved = any(g is not None and g.changes for g in (case.traffic.running, case.traffic.waiting))
+    if judgement.state is State.STALLED and not moved and not case.timeline.counters_moved():
+        return Confidence.LOW, (reason, "gauges and counters all stand still, so the gauges may be stale")
+    return (Confidence.HIGH if case.traffic.seconds >= SHORT_SECONDS else Confidence.MEDIUM), (reason,)
 
 
 def _limits(case: Case, judgement: Judgement, restarts: int) -> list[tuple[Confidence, str]]:
@@ -111,7 +121,8 @@ def _verdict_limits(case: Case, judgement: Judgement) -> list[tuple[Confidence, 
     if finding is None:
         return limits
     part = case.share(finding.share_seconds)
-    clear = part >= CLEAR * 0.05
+    first = case.of_ttft(finding.share_seconds) if finding.metric is Metric.TTFT else 0.0
+    clear = part >= CLEAR * COST or first >= CLEAR * OF_TTFT
     limits.append(
         (Confidence.HIGH if clear else Confidence.LOW, f"the cause explains {percent(part)} of a request")
     )
