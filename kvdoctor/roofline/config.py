@@ -41,6 +41,8 @@ _STRUCTURAL: dict[str, tuple[str, ...]] = {
     "ssm_cfg": (),
     "altup_num_inputs": ("gemma3n", "gemma3n_text"),
 }
+# No model has as many layers.
+_MOST_LAYERS = 10_000
 # Understood in part: answered, with a warning that names the key.
 _PARTLY = {
     "attn_res_block_size": "residual attention over earlier blocks is not modelled; KV and experts are",
@@ -131,6 +133,8 @@ class _Parts:
     def layers(self) -> tuple[Layer, ...]:
         """Every layer in order; equal ones are the same object."""
         count = self.keys.positive("num_hidden_layers", "n_layer", "num_layers")
+        if count > _MOST_LAYERS:
+            raise refusal("num_hidden_layers", f"is {count}")
         if self.name == "nemotron-nas":
             return nas_layers(self.keys, self.family, self.hidden, count)
         kinds = mixers(self.keys, self.name, self.family, count)

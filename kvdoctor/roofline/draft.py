@@ -25,7 +25,7 @@ def draft_layers(keys: Keys, layers: tuple[Layer, ...], hidden: int) -> tuple[La
     """Each is the last attention layer of the model again, with a projection of two hidden vectors to one."""
     base = next((layer for layer in reversed(layers) if layer.cache), None)
     count = draft_count(keys)
-    if base is None or not count:
+    if base is None or not 0 < count <= len(layers):
         return ()
     join = Weight("eh_proj", "dense", 2 * hidden, hidden, split="replicated")
     layer = Layer(base.kind, (*base.weights, join), base.cache, None, base.experts, base.used)

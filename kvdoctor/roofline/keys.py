@@ -10,6 +10,8 @@ from kvdoctor.errors import KvdoctorError
 Json = Mapping[str, object]
 # The text part of a model with towers, in order of trust.
 _TEXT_PARTS = ("text_config", "llm_config", "language_config")
+# No size in a config comes near this; larger ones are typing errors.
+_MOST = 10**10
 # What the top level may say for the text part.
 _INHERITED = (
     "quantization_config",
@@ -52,7 +54,7 @@ class Keys:
                 raise refusal(name, "is a list of per-layer values that is not understood")
             if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
                 raise refusal(name, f"is {value!r}, not a number")
-            if value < 0 or value == float("inf") or int(value) != value:
+            if not 0 <= value <= _MOST or int(value) != value:
                 raise refusal(name, f"is {value!r}, not a count")
             return int(value)
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvdoctor.roofline.family import Family
-from kvdoctor.roofline.keys import Keys
+from kvdoctor.roofline.keys import Keys, refusal
 from kvdoctor.roofline.shape import Layer, Weight
 
 
@@ -45,4 +45,8 @@ def rope_dim(keys: Keys, family: Family, layers: tuple[Layer, ...]) -> int:
     fraction = keys.raw("partial_rotary_factor", "rotary_pct")
     if explicit:
         return explicit
-    return round(cache.k_dim * (fraction if isinstance(fraction, (int, float)) else family.rotary))
+    if fraction is None:
+        fraction = family.rotary
+    if not isinstance(fraction, (int, float)) or not 0 <= fraction <= 1:
+        raise refusal("partial_rotary_factor", f"is {fraction!r}")
+    return round(cache.k_dim * fraction)

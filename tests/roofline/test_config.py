@@ -12,7 +12,7 @@ import pytest
 from kvdoctor.errors import KvdoctorError
 from kvdoctor.roofline import kv, serving, weights
 from kvdoctor.roofline.config import shape_from_config
-from kvdoctor.roofline.presets import preset, preset_names
+from kvdoctor.roofline.presets import preset, preset_config, preset_names
 
 # Billions of parameters as published (model cards and hub totals).
 TOTALS = {
@@ -200,6 +200,24 @@ def test_active_parameters_count_the_used_experts(name: str, active: float) -> N
 def test_what_is_not_understood_is_refused_by_its_key(change: dict[str, Any], key: str) -> None:
     with pytest.raises(KvdoctorError, match=key.replace(".", r"\.")):
         shape_from_config(LLAMA | change)
+
+
+ODD = [None, -1, 0, 1.5, "x", "", [], {}, [1], [{}], True, float("inf"), float("nan"), 10**30, {"a": 1}]
+
+
+@pytest.mark.parametrize(
+    "name", ["Llama-3.1-8B", "DeepSeek-V3.2", "gemma-3-27b-it", "Qwen3.5-27B", "MiMo-V2-Flash"]
+)
+def test_an_odd_value_anywhere_is_answered_or_refused_and_never_crashes(name: str) -> None:
+    config = preset_config(name)
+    refused = 0
+    for key in config:
+        for value in ODD:
+            try:
+                shape_from_config(config | {key: value})
+            except KvdoctorError:
+                refused += 1
+    assert refused > len(config)
 
 
 def test_a_config_that_is_no_object_is_refused() -> None:
