@@ -125,11 +125,31 @@ def _root(named: Finding, findings: tuple[Finding, ...]) -> Finding:
 
 def name_bound(case: Case, metric: Metric, findings: tuple[Finding, ...]) -> Finding | None:
     """Return the likely finding that costs this metric most, None when none explains enough of it."""
-    candidates = [f for f in findings if f.verdict is Verdict.LIKELY and f.metric is metric]
-    best = max(candidates, key=lambda f: f.share_seconds, default=None)
-    if best is None or best.share_seconds < NAMED * _whole(case, metric):
+    likely = [f for f in findings if f.verdict is Verdict.LIKELY and f.metric in (metric, None)]
+    best = max(likely, key=lambda f: _cost(case, metric, f), default=None)
+    cost = _cost(case, metric, best) if best is not None else 0.0
+    if best is None or not cost or cost < NAMED * _whole(case, metric):
         return None
-    return _root(best, findings)
+    slowed = _slowed_by(case, metric, best, likely)
+    return slowed or _root(best, findings)
+
+
+def _cost(case: Case, metric: Metric, finding: Finding) -> float:
+    """Seconds of a metric that a finding explains: one that costs all time alike has its share in each."""
+    if finding.metric is not None or not case.currency:
+        return finding.share_seconds
+    return finding.share_seconds / case.currency * _whole(case, metric)
+
+
+def _slowed_by(case: Case, metric: Metric, named: Finding, likely: list[Finding]) -> Finding | None:
+    """Put a CPU that is taken away in place of the queue or the prefill that it makes long."""
+    if named.bound not in (Bound.QUEUEING, Bound.COMPUTE):
+        return None
+    taken = [f for f in likely if f.bound is Bound.HOST and f.metric is None]
+    best = max(taken, key=lambda f: f.share_seconds, default=None)
+    if best is not None and _cost(case, metric, best) >= ROOT * _cost(case, metric, named):
+        return best
+    return None
 
 
 def _same_bound(case: Case, named: Finding, findings: tuple[Finding, ...]) -> Finding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
+from kvdoctor.causes import hostdisk
 from kvdoctor.causes.common import NOT_EXPORTED
 from kvdoctor.ledger import QUEUE
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Metric, Verdict
@@ -92,10 +93,13 @@ def admission(case: Case) -> Finding:
 
 
 def swap(case: Case) -> Finding:
-    """Sequences were swapped to CPU memory (engines that still do so)."""
+    """Sequences were swapped to CPU memory (engines that still do so), or the engine's own memory to disk."""
     gauge = case.timeline.gauge(m.SWAPPED)
     peak = gauge.peak if gauge else None
     evidence = (case.evidence("requests swapped out, peak", peak, "", threshold=0, of=(m.SWAPPED,)),)
+    paged = hostdisk.swapping(case)
+    if paged is not None and (gauge is None or gauge.peak <= 0):
+        return paged
     if gauge is None or gauge.peak <= 0:
         why = (
             "No request was swapped." if gauge else "This engine does not swap sequences: it recomputes them."

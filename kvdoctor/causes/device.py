@@ -6,6 +6,7 @@ import statistics
 
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
+from kvdoctor.causes import cards
 from kvdoctor.model import Bound, Finding, Gap, Metric, Verdict
 
 SLOW = 1.3
@@ -18,13 +19,18 @@ _COUNTERS = Gap(
     "clocks, throttling, ECC and link width are not among the engine's metrics",
     "attach on the host (kvdoctor diagnose --pid N), or nvidia-smi -q -d PERFORMANCE,ECC,CLOCK",
 )
+_UNSEEN = Finding(
+    Bound.DEVICE, Verdict.NO_DATA, "throttled", "Cards are not seen from here.", gaps=(_COUNTERS,)
+)
 
 
 def check(case: Case) -> tuple[Finding, ...]:
-    """Compare the ranks' mean ITL; everything else about a card needs the host."""
-    unseen = Finding(
-        Bound.DEVICE, Verdict.NO_DATA, "throttled", "Cards are not seen from here.", gaps=(_COUNTERS,)
-    )
+    """Compare the ranks' mean ITL, and look at the cards where the host shows any."""
+    return (*_ranks(case), *(cards.check(case) or (_UNSEEN,)))
+
+
+def _ranks(case: Case) -> tuple[Finding, ...]:
+    """Compare the ranks' mean ITL; empty for a single rank."""
     means, tokens = {}, {}
     for rank in case.timeline.ranks:
         itl = case.timeline.histogram(m.ITL, rank)
@@ -32,7 +38,7 @@ def check(case: Case) -> tuple[Finding, ...]:
             means[rank] = itl.mean
             tokens[rank] = case.timeline.delta(m.GENERATED, rank) or 0.0
     if len(means) < 2:
-        return (unseen,)
+        return ()
     middle, load = statistics.median(means.values()), statistics.median(tokens.values())
     slowest = max(means, key=lambda rank: means[rank])
     ratio = means[slowest] / middle
@@ -41,10 +47,11 @@ def check(case: Case) -> tuple[Finding, ...]:
     )
     if ratio < SLOW or tokens[slowest] > SAME_LOAD * load:
         why = "The ranks decode alike." if ratio < SLOW else f"Rank {slowest} carries more load."
-        return (Finding(Bound.DEVICE, Verdict.RULED_OUT, "slow_rank", why, evidence=evidence), unseen)
+        return (Finding(Bound.DEVICE, Verdict.RULED_OUT, "slow_rank", why, evidence=evidence),)
     cost = (means[slowest] - middle) * (case.gaps or 1.0) / len(means)
     why = f"Rank {slowest} decodes {ratio:.2f} x slower than the median with no more load."
-    found = Finding(
-        Bound.DEVICE, Verdict.POSSIBLE, "slow_rank", why, Metric.ITL, cost, None, evidence, (_COUNTERS,)
+    return (
+        Finding(
+            Bound.DEVICE, Verdict.POSSIBLE, "slow_rank", why, Metric.ITL, cost, None, evidence, (_COUNTERS,)
+        ),
     )
-    return (found, unseen)

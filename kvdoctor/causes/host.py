@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
+from kvdoctor.causes import hostcpu, hoststacks
 from kvdoctor.causes.common import NO_TIER
 from kvdoctor.ledger import FRONTEND, STEP_UNDER_WAY, UNEXPLAINED
 from kvdoctor.model import Bound, Finding, Gap, Metric, Verdict
@@ -82,5 +83,13 @@ def kv_lookup(case: Case) -> Finding:
 
 
 def check(case: Case) -> tuple[Finding, ...]:
-    """Ask for the front end, the step and the look-ups."""
-    return (front_end(case), step(case), kv_lookup(case))
+    """Ask for the front end, the step and the look-ups; with a host in view, its stacks and CPUs too."""
+    if case.host is None:
+        return (front_end(case), step(case), kv_lookup(case))
+    cpus = (hostcpu.cpu_throttled(case), hostcpu.contended(case))
+    return (
+        hoststacks.front(case, front_end(case)),
+        hoststacks.loop(case, step(case)),
+        kv_lookup(case),
+        *(finding for finding in cpus if finding is not None),
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
+from kvdoctor.causes import hostdisk
 from kvdoctor.causes.common import NO_TIER, seconds_per_computed_token
 from kvdoctor.ledger import KV_LOAD, KV_WAIT
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Metric, Verdict
@@ -95,11 +96,14 @@ def _advice(case: Case, cost: float) -> tuple[Advice, ...]:
 def check(case: Case) -> tuple[Finding, ...]:
     """Look at loads from CPU memory and disk, and at whether requests wait for them."""
     if not any(case.timeline.has(q) for q in (m.LOAD_SECONDS, m.TIER_READ_SECONDS, m.LOAD_BYTES)):
+        read = hostdisk.on_path(case)
+        if read is not None:
+            return (read,)
         why = "No outer KV tier is seen."
         return (Finding(Bound.OFFLOAD, Verdict.NO_DATA, None, why, gaps=(NO_TIER,)),)
     _, size, seconds = _loads(case)
     cost = _on_path(case, seconds)
-    evidence = _evidence(case, cost)
+    evidence = _evidence(case, cost) + (hostdisk.evidence(case.host) if case.host else ())
     if not size and not seconds:
         why = "An outer tier is configured; nothing was loaded from it."
         return (Finding(Bound.OFFLOAD, Verdict.RULED_OUT, None, why, evidence=evidence),)

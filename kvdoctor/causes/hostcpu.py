@@ -1,0 +1,117 @@
+"""Blame the host's CPUs when the thread that sets the pace is ready to run, and is not let."""
+
+from __future__ import annotations
+
+from kvdoctor.case import COST, Case
+from kvdoctor.hostview import HostView, Quota, Thread
+from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Verdict
+from kvdoctor.units import count, percent
+
+WAITS = 0.25
+"""Share of wall time that a thread waits for a CPU, from which CPUs are contended: a quarter, as rule 11 asks."""
+LOSES = 5.0
+"""Times a second that it loses its CPU, below which the wait has another cause (a throttled cgroup)."""
+PERIODS = 0.1
+"""Share of a cgroup's periods that ran out of quota, below which throttling is a passing thing."""
+PACE = ("engine_core", "scheduler", "loop", "worker")
+"""Roles whose threads every step waits for."""
+_SCHEDSTAT = "/proc/PID/task/*/schedstat"
+_STATUS = "/proc/PID/task/*/status"
+
+
+def lost(thread: Thread) -> float:
+    """Share of wall time that these threads stood ready and had no CPU; several threads count as one."""
+    return thread.wait_share * min(1.0, thread.cpus + thread.waiting)
+
+
+def tightest(view: HostView) -> Quota | None:
+    """Return the quota that costs most, None where no cgroup has one."""
+    return max(view.quotas, key=lambda quota: quota.lost, default=None)
+
+
+def throttled_share(view: HostView) -> float:
+    """Share of wall time that a quota takes; 0 where that is small change."""
+    quota = tightest(view)
+    if quota is None or quota.throttled_periods < PERIODS or quota.lost < COST:
+        return 0.0
+    return quota.lost
+
+
+def cpu_throttled(case: Case) -> Finding | None:
+    """Say what a cgroup's CPU quota takes; None without a quota."""
+    quota = tightest(case.host) if case.host else None
+    if case.host is None or quota is None:
+        return None
+    evidence = (
+        Evidence("time that the quota takes, at most", quota.lost, "ratio", COST, "cpu.stat throttled time"),
+        Evidence("periods that ran out of quota", quota.throttled_periods, "ratio", PERIODS, "cpu.stat nr_throttled"),
+        Evidence("CPU quota", quota.cpus, "CPUs", None, f"cgroup {quota.cgroup}"),
+        Evidence("CPUs that the engine used", sum(t.cpus for t in case.host.threads), "CPUs", None, _SCHEDSTAT),
+    )  # fmt: skip
+    share = throttled_share(case.host)
+    if not share:
+        why = f"The CPU quota of {_cpus(quota.cpus)} is hardly ever used up."
+        return Finding(Bound.HOST, Verdict.RULED_OUT, "cpu_throttled", why, evidence=evidence)
+    cost = share * case.currency
+    why = (
+        f"The cgroup's quota of {_cpus(quota.cpus)} runs out in {percent(quota.throttled_periods)} of its periods; "
+        f"the engine then stands still."
+    )
+    advice = (
+        Advice("raise the CPU limit (Kubernetes: resources.limits.cpu), or drop it",
+               f"up to {percent(share)} of the time", Basis.UPPER_BOUND, cost),
+        Advice("or run fewer threads: OMP_NUM_THREADS at most the quota", "fewer threads to stand still",
+               Basis.UPPER_BOUND),
+    )  # fmt: skip
+    return Finding(Bound.HOST, Verdict.LIKELY, "cpu_throttled", why, None, cost, cost, evidence, (), advice)
+
+
+def _cpus(number: float | None) -> str:
+    return f"{number:.3g} CPUs" if number is not None else "an unknown number of CPUs"
+
+
+def contended(case: Case) -> Finding | None:
+    """Say how long the threads that set the pace wait for a CPU; None where the host tells nothing of them."""
+    view = case.host
+    pace = [t for t in view.threads if t.role in PACE] if view else []
+    if view is None or not pace:
+        return None
+    worst = max(pace, key=lost)
+    share = max(0.0, lost(worst) - throttled_share(view))
+    evidence = (
+        Evidence("time that a pacing thread waits for a CPU", share, "ratio", WAITS, _SCHEDSTAT),
+        Evidence("times a second that it loses its CPU", worst.involuntary, "1/s", LOSES, _STATUS),
+        Evidence("CPUs that it keeps busy", worst.cpus, "CPUs", None, _SCHEDSTAT),
+        Evidence("CPUs that the engine may use", view.cpus, "CPUs", None, "Cpus_allowed_list"),
+        Evidence("of these, kept busy by others", view.others, "CPUs", None, "/proc/stat"),
+        Evidence("of these, taken by the hypervisor", view.steal, "CPUs", None, "/proc/stat steal"),
+    )
+    if share < WAITS or worst.involuntary < LOSES:
+        why = f"The threads that set the pace wait for a CPU {percent(share)} of the time at most."
+        return Finding(Bound.HOST, Verdict.RULED_OUT, "contended", why, evidence=evidence)
+    cost = share * case.currency
+    who = "others on the same CPUs" if (view.others or 0.0) >= WAITS else "its own other threads"
+    why = (
+        f"A thread of {worst.role} {worst.pid} is ready to run and waits for a CPU {percent(share)} of the time, "
+        f"losing its CPU {count(worst.involuntary)} times a second to {who}."
+    )
+    return Finding(
+        Bound.HOST,
+        Verdict.LIKELY,
+        "contended",
+        why,
+        None,
+        cost,
+        cost,
+        evidence,
+        (),
+        (_room(case, cost, who),),
+    )
+
+
+def _room(case: Case, cost: float, who: str) -> Advice:
+    if who.startswith("others"):
+        do = "give the engine CPUs of its own (cpuset, taskset, a guaranteed pod), or move the others away"
+    else:
+        do = "run fewer threads than CPUs (OMP_NUM_THREADS, --api-server-count), or allow it more CPUs"
+    return Advice(do, f"up to {percent(case.share(cost))} of a request", Basis.UPPER_BOUND, cost)
