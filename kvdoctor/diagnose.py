@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvdoctor import __version__, overview, story
 from kvdoctor import metrics as m
@@ -33,6 +33,7 @@ from kvdoctor.model import (
 from kvdoctor.recording import Recording, Source
 from kvdoctor.segment import chosen, restarts
 from kvdoctor.timeline import Timeline
+from kvdoctor.told import sensible
 from kvdoctor.unmetered import unmetered
 
 TTFT_P95, ITL_P95 = 2.0, 0.05
@@ -238,6 +239,8 @@ def _unmetered(recording: Recording) -> list[Judged]:
 
 def diagnose(recording: Recording) -> Diagnosis:
     """Judge every engine of a recording. The same recording gives the same Diagnosis."""
+    facts, gaps = sensible(recording.facts)
+    recording = replace(recording, facts=facts, gaps=[*recording.gaps, *gaps])
     seen = [(s, recognise(c.name for c in s.columns)) for s in recording.sources if s.kind != KIND]
     engines = [(source, engine) for source, engine in seen if engine is not None]
     found = [

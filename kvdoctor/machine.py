@@ -63,19 +63,24 @@ def _gpu(name: str | None) -> tuple[Gpu | None, tuple[Gap, ...]]:
         return None, (Gap("gpu", error.message, error.hint),)
 
 
-def _shape(text: str | None) -> tuple[ModelShape | None, tuple[Gap, ...]]:
+def _shape(facts: dict[str, str], tp: int, dtype: str | None) -> tuple[ModelShape | None, tuple[Gap, ...]]:
+    """Read the model's shape, unless nothing can be said of its bytes: of a KV dtype not known here, say."""
+    text, side = facts.get("model_config"), facts.get("model_side")
     if not text:
         return None, ()
     try:
-        return shape_from_config(json.loads(text)), ()
+        shape = shape_from_config(json.loads(text), side=json.loads(side) if side else None)
+        serving.decode_bytes(shape, batch=1.0, context=1.0, tp=tp, kv_dtype=dtype)
     except KvdoctorError as error:
         return None, (Gap("model", error.message, error.hint),)
+    return shape, ()
 
 
 def machine(facts: dict[str, str], cache_dtype: str | None) -> Machine:
     """Put together what the user told (`gpu`, `bandwidth`, `model_config`, `tp`) and what the engine told."""
     gpu, gaps = _gpu(facts.get("gpu"))
-    shape, more = _shape(facts.get("model_config"))
+    tp, dtype = int(facts.get("tp", "1")), _KV_DTYPES.get(cache_dtype or "auto", cache_dtype)
+    shape, more = _shape(facts, tp, dtype)
     bandwidth, basis = None, ""
     if "bandwidth" in facts:
         bandwidth, basis = (
@@ -93,7 +98,7 @@ def machine(facts: dict[str, str], cache_dtype: str | None) -> Machine:
         bandwidth=bandwidth,
         bandwidth_basis=basis,
         peak_flops=peak,
-        tp=int(facts.get("tp", "1")),
-        kv_dtype=_KV_DTYPES.get(cache_dtype or "auto", cache_dtype),
+        tp=tp,
+        kv_dtype=dtype,
         gaps=gaps + more,
     )
