@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ Seen = Callable[[Recording, Source], None]
 
 SHARE = 0.25
 """Of its time that a server may spend on answering us; one that needs more is read less often."""
+
+OWN = "host"
+"""The kind of sources whose pages we write ourselves: nobody sent their bytes."""
 
 NO_SERIES = Unavailable("its page has no series in the Prometheus text format", "look at the page with curl")
 
@@ -79,7 +83,7 @@ class Session:
         self._slowest = [0.0] * len(sources)
         self._known = tuple(gaps)
         self._stopped: list[Gap] = []
-        self._cpu = time.process_time()
+        self._cpu = _cpu_seconds()
         if writer is not None:
             writer.begin(self.recording)
 
@@ -133,8 +137,8 @@ class Session:
         """Return the recording, its gaps and its cost filled in, and the file closed."""
         recording = self.recording
         recording.cost = Cost(
-            cpu_seconds=time.process_time() - self._cpu,
-            bytes=sum(sum(source.size) for source in recording.sources),
+            cpu_seconds=_cpu_seconds() - self._cpu,
+            bytes=sum(sum(source.size) for source in recording.sources if source.kind != OWN),
             longest_read_seconds=max(self._slowest, default=0.0),
         )
         recording.gaps = self._gaps()
@@ -171,6 +175,12 @@ class Session:
                 reason = f"{failed.count} of {self._attempts[number]} readings failed ({span}): {reason}"
             gaps.append(Gap(source.name, reason, failed.cure))
         return gaps
+
+
+def _cpu_seconds() -> float:
+    """CPU seconds of this process and of the children that have ended, py-spy above all."""
+    spent = os.times()
+    return time.process_time() + spent.children_user + spent.children_system
 
 
 def _slow(name: str, slow: float, interval_s: float) -> Gap:
