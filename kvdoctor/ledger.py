@@ -54,9 +54,11 @@ def queue_wait(traffic: Traffic) -> Wait | None:
         return None
     if traffic.preemptions == 0:
         return Wait(little, Basis.MEASURED, "mean waiting over the rate of first tokens")
-    finished = traffic.queue.mean if traffic.queue is not None else None
-    least = little if finished is None else min(little, finished)
-    return Wait(least, Basis.UPPER_BOUND, "waits after a preemption included")
+    whole = traffic.ttft.mean if traffic.ttft is not None else None
+    if traffic.prefill_guess is None or whole is None:
+        return Wait(little, Basis.UPPER_BOUND, "waits after a preemption included")
+    left = max(0.0, whole - traffic.prefill_guess)
+    return Wait(min(little, left), Basis.RESIDUAL, "what prefill leaves: the preempted wait again")
 
 
 def _drifted(traffic: Traffic, finished: float) -> Wait | None:
@@ -127,10 +129,12 @@ def ttft_ledger(traffic: Traffic, *, load: float = 0.0, transfer: float | None =
     measured = traffic.cohort and traffic.prefill is not None and traffic.prefill.mean is not None
     if measured and traffic.prefill is not None and traffic.prefill.mean is not None:
         prefill = Wait(min(traffic.prefill.mean, left), Basis.MEASURED, "prefill histogram")
-    else:
+    elif traffic.prefill_guess is not None:
         prefill = Wait(
-            left, Basis.RESIDUAL, "what the queue leaves: no request finished in time to measure it"
+            min(traffic.prefill_guess, left), Basis.MODELLED, "as of requests that finished before"
         )
+    else:
+        prefill = Wait(left, Basis.RESIDUAL, "what the queue leaves: no request has finished yet")
     parts += _prefill_parts(traffic, prefill, load)
     left -= prefill.seconds
     if left > 0:
@@ -195,9 +199,12 @@ def _prefill_limit(traffic: Traffic) -> float:
     """Most seconds per gap that prefill can have taken: its own seconds, for each sequence in decode."""
     if traffic.computed == 0:
         return 0.0
-    if traffic.prefill is None or traffic.itl is None or not traffic.cohort:
+    if traffic.itl is None or traffic.prefill_guess is None:
         return math.inf
-    return traffic.prefill.total * max(1.0, traffic.decode_batch or 1.0) / traffic.itl.count
+    seconds = traffic.prefill_guess * traffic.first_tokens
+    if traffic.cohort and traffic.prefill is not None:
+        seconds = traffic.prefill.total
+    return seconds * max(1.0, traffic.decode_batch or 1.0) / traffic.itl.count
 
 
 def _reads(traffic: Traffic, machine: Machine, steady: float, ranks: int) -> list[Part]:

@@ -51,6 +51,8 @@ class Traffic:
     prefill: Histogram | None
     e2e: Histogram | None
     steps: Histogram | None
+    prefill_guess: float | None
+    """Mean prefill of whatever finished in the window, else since the start: of other requests, maybe."""
     pool_tokens: float | None
     block_size: float | None
     lifetime: bool
@@ -178,6 +180,14 @@ def pool_tokens(timeline: Timeline) -> float | None:
     return stated or (blocks * size if blocks and size else None)
 
 
+def _guess(timeline: Timeline, quantity: Quantity) -> float | None:
+    """Mean of a histogram in the window, else since the engine started; None where nothing was observed."""
+    for histogram in (timeline.histogram(quantity), timeline.lifetime(quantity)):
+        if histogram is not None and histogram.mean is not None:
+            return histogram.mean
+    return None
+
+
 def traffic(timeline: Timeline) -> Traffic:
     """Take the differences of one engine's counters and histograms over its window."""
     ttft = timeline.histogram(m.TTFT)
@@ -204,6 +214,7 @@ def traffic(timeline: Timeline) -> Traffic:
         prefill=timeline.histogram(m.PREFILL),
         e2e=timeline.histogram(m.E2E),
         steps=timeline.histogram(m.ITERATION_TOKENS),
+        prefill_guess=_guess(timeline, m.PREFILL),
         pool_tokens=pool_tokens(timeline),
         block_size=_number(timeline.label(m.CACHE_CONFIG, "block_size")),
         lifetime=lifetime,
