@@ -97,20 +97,37 @@ def test_a_queue_histogram_of_earlier_requests_gives_way_to_what_prefill_leaves(
     assert basis(found, "queue") is basis_
 
 
-def test_with_preemptions_littles_law_is_an_upper_bound():
-    found = ttft(ttft_mean=4.0, queue_mean=0.5, waiting=20, finished=5, preemptions=3)
-    assert (found.part("queue"), basis(found, "queue")) == (0.5, Basis.UPPER_BOUND)
+EARLY = {"ttft_mean": 4.0, "queue_mean": 0.5, "waiting": 20, "finished": 5}
 
 
-def test_requests_that_finished_without_a_wait_bound_the_queue_at_nothing():
-    found = ttft(ttft_mean=4.0, queue_mean=0.0, waiting=20, finished=5, preemptions=3)
-    assert found.part("queue") == 0.0
+@pytest.mark.parametrize(
+    ("numbers", "queue", "basis_"),
+    [
+        pytest.param({"prefill_mean": 3.0}, 1.0, Basis.RESIDUAL, id="what prefill leaves"),
+        pytest.param({"prefill_mean": 0.1}, 3.0, Basis.RESIDUAL, id="never over Little's figure"),
+        pytest.param({"prefill_mean": 5.0}, 0.0, Basis.RESIDUAL, id="prefill leaves nothing"),
+        pytest.param({"finished": 0, "before": 0.0}, 3.0, Basis.UPPER_BOUND, id="nothing ever finished"),
+    ],
+)
+def test_with_preemptions_littles_law_only_bounds_the_queue(numbers, queue, basis_):
+    # The preempted wait again, so those that wait are not all waiting for the first time.
+    seen = case(**{**EARLY, **numbers}, preemptions=3).traffic
+    found = ledger.queue_wait(seen)
+    assert (found.seconds, found.basis) == (pytest.approx(queue), basis_)
 
 
-def test_without_a_cohort_prefill_is_what_the_queue_leaves():
-    found = ttft(ttft_mean=4.0, waiting=20, finished=5, prefill_mean=0.1)
-    assert basis(found, "prefill") is Basis.RESIDUAL
-    assert found.part("prefill") == pytest.approx(4.0 - 3.0 - 0.008)
+@pytest.mark.parametrize(
+    ("numbers", "prefill", "basis_"),
+    [
+        pytest.param({"prefill_mean": 0.1}, 0.1, Basis.MODELLED, id="as of those that finished"),
+        pytest.param({"prefill_mean": 9.0}, 1.0, Basis.MODELLED, id="no more than the queue leaves"),
+        pytest.param({"finished": 0, "before": 0.0}, 1.0, Basis.RESIDUAL, id="nothing ever finished"),
+    ],
+)
+def test_without_a_cohort_prefill_is_taken_as_of_requests_before(numbers, prefill, basis_):
+    found = ttft(**{**EARLY, **numbers})
+    assert found.part("prefill") == pytest.approx(prefill - 0.008)
+    assert basis(found, "prefill") is basis_
 
 
 @pytest.mark.parametrize(
@@ -280,10 +297,21 @@ def test_a_step_is_split_into_its_reads_where_model_and_ceiling_are_known():
     )
 
 
-def test_reads_that_would_be_longer_than_the_step_are_shrunk_to_it():
-    found = itl(facts={**H100, "bandwidth": "100"}, itl_mean=0.008)
-    assert found.part("weights") + found.part("kv_reads") == pytest.approx(0.008)
-    assert found.part("unexplained") == pytest.approx(0.0, abs=1e-9)
+READ = machine(H100, None).step(3800 * 0.008 / 30, 510).total
+
+
+@pytest.mark.parametrize(
+    ("over", "share"),
+    [
+        pytest.param(ledger.IMPOSSIBLE - 0.01, 1.0, id="a little longer than the step: shrunk to it"),
+        pytest.param(ledger.IMPOSSIBLE + 0.01, 0.0, id="longer than noise: not believed"),
+    ],
+)
+def test_reads_that_do_not_fit_into_the_step(over, share):
+    ceiling = READ / (0.008 * over)
+    found = itl(facts={"model_config": LLAMA_8B, "bandwidth": str(ceiling / 1e9)}, itl_mean=0.008)
+    assert found.part("weights") + found.part("kv_reads") == pytest.approx(share * 0.008)
+    assert found.part("unexplained") == pytest.approx((1 - share) * 0.008, abs=1e-9)
 
 
 # -- whatever comes ----------------------------------------------------------------------------------------
@@ -316,6 +344,7 @@ def traffics(draw) -> Traffic:
         generated=float(draw(st.integers(0, 10_000))),
         preemptions=float(draw(st.integers(0, 3))),
         computed=draw(st.none() | st.floats(0, 1e6)),
+        prefill_guess=draw(st.none() | SECONDS),
         seconds=draw(st.floats(1, 3600) | st.just(math.nan)),
     )
 

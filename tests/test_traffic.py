@@ -152,6 +152,25 @@ def test_requests_are_short_under_a_tenth_of_the_window(e2e, short):
     assert traffic(e2e_mean=e2e).short is short
 
 
+@pytest.mark.parametrize(
+    ("numbers", "seconds"),
+    [
+        pytest.param({}, 0.2, id="of those that finished in the window"),
+        pytest.param({"finished": 0}, None, id="of nobody"),
+    ],
+)
+def test_prefill_is_guessed_from_requests_that_finished(numbers, seconds):
+    assert traffic(prefill_mean=0.2, **numbers).prefill_guess == seconds
+
+
+def test_prefill_is_guessed_from_the_past_where_nobody_finished():
+    told = Page(2, 3).histogram("vllm:time_to_first_token_seconds", {0.1: 4}, 0.3)
+    for suffix, value in (("bucket", 9.0), ("count", 9.0), ("sum", 1.8)):
+        le = {"le": "+Inf"} if suffix == "bucket" else {}
+        told.series(f"vllm:request_prefill_time_seconds_{suffix}", value, "histogram", **le)
+    assert case_of(told).traffic.prefill_guess == pytest.approx(0.2)
+
+
 # -- the pool ----------------------------------------------------------------------------------------------
 
 
