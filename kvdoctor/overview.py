@@ -49,7 +49,7 @@ def stale(case: Case) -> Gap | None:
     gauges = (case.traffic.running, case.traffic.waiting, case.traffic.usage)
     if case.traffic.lifetime or case.timeline.counters_moved():
         return None
-    if all(g is None or g.changes or not g.last for g in gauges):
+    if any(g is not None and g.changes for g in gauges) or all(g is None or not g.last for g in gauges):
         return None
     return Gap(
         "gauges", "they stand still and no counter moved, so they may be stale", "look at the engine's log"
@@ -150,7 +150,8 @@ def charts(case: Case) -> tuple[Chart, ...]:
 def sums(case: Case) -> Sums:
     """Set side by side what hits save, what decode reads all the same, and what far hits cost."""
     t, per_token = case.traffic, seconds_per_computed_token(case)
-    found = (t.hits or 0.0) + (t.external_hits or 0.0)
+    # By the rate: old releases count hits in blocks, and lookups anew at each attempt to schedule.
+    found = (t.hit_rate or 0.0) * t.prompt_tokens + (t.external_hits or 0.0)
     saved = per_token * found / t.first_tokens if per_token and t.first_tokens else None
     reads = read_range(case)
     load = None

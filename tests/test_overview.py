@@ -1,0 +1,168 @@
+"""What a report shows beside the verdict."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from loads import WALL, Page, case, case_of, endpoint, old, process
+
+from kvdoctor import overview as o
+from kvdoctor.machine import machine
+from kvdoctor.model import Quantile
+
+LLAMA_8B = """{"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
+"model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
+"torch_dtype": "bfloat16", "vocab_size": 128256}"""
+H100 = machine({"gpu": "H100 SXM", "model_config": LLAMA_8B}, None)
+
+
+def headline(name: str, told: Page) -> tuple[float | None, float | None]:
+    (line,) = (h for h in o.header(case_of(told)) if h.name == name)
+    return line.now, line.lifetime
+
+
+# -- quantiles and header ----------------------------------------------------------------------------------
+
+
+def test_quantiles_are_the_bounds_of_their_buckets():
+    found = o.quantiles(case(ttft_buckets={0.1: 90, 0.5: 8, 10.0: 2}))
+    assert found["ttft"] == {
+        "p50": Quantile(0.08, 0.1),
+        "p95": Quantile(0.25, 0.5),
+        "p99": Quantile(7.5, 10.0),
+    }
+    assert o.quantiles(case(outputs=1))["itl"] == {}
+
+
+def test_the_header_holds_now_against_since_the_start():
+    told = endpoint(hits=90_000, hits_before=0, queries_before=1e5, before=3.0)
+    assert headline("requests", told) == (pytest.approx(200 / 30), pytest.approx(800 / 3630))
+    assert headline("prefix cache hit rate", told) == (0.9, 0.45)
+    assert headline("TTFT mean", told) == (pytest.approx(0.1), pytest.approx(0.1))
+
+
+def test_a_rate_over_nothing_is_not_zero():
+    told = endpoint(queries=0, hits=0, first_tokens=0, finished=0, before=0.0)
+    assert headline("prefix cache hit rate", told) == (None, None)
+    assert headline("TTFT p95, about", told) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("start", "age"),
+    [(WALL - 100, 130.0), (WALL + 900, None), (math.nan, None)],
+    ids=["a start", "a start in the future", "no start"],
+)
+def test_uptime_is_what_makes_sense_of_a_start_time(start, age):
+    told = endpoint()
+    told.columns = [c for c in told.columns if c.name != "process_start_time_seconds"]
+    assert o.uptime(case_of(process(told, start))) == age
+
+
+# -- stale gauges, closed loops ----------------------------------------------------------------------------
+
+STILL = {"first_tokens": 0, "finished": 0, "step_tokens": None}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "stale"),
+    [
+        pytest.param({"running": 2}, True, id="a gauge that stands, and no counter moved"),
+        pytest.param({"running": 0, "usage": 0.0}, False, id="gauges that say nothing"),
+        pytest.param({"running": [2.0] * 30 + [1.0]}, False, id="a gauge moved: they are told together"),
+        pytest.param({"running": 2, "queries": 7}, False, id="a counter moved"),
+        pytest.param({"running": 2, "readings": 1, "seconds": 0}, False, id="one reading"),
+    ],
+)
+def test_gauges_are_marked_stale_when_they_stand_and_no_counter_moved(numbers, stale):
+    gap = o.stale(case(**{**STILL, **numbers}))
+    assert (gap is not None and bool(gap.cure)) is stale
+
+
+@pytest.mark.parametrize(
+    ("running", "waiting", "closed"),
+    [
+        pytest.param(4.0, 20.0, True, id="constant"),
+        pytest.param([4.0, 8.0] * 15 + [4.0], [20.0, 16.0] * 15 + [20.0], True, id="one gives, one takes"),
+        pytest.param(1.0, 0.0, False, id="a single client may just be a quiet service"),
+        pytest.param([4.0, 12.0] * 15 + [4.0], 0.0, False, id="varying"),
+    ],
+)
+def test_a_load_whose_sum_stays_constant_is_a_closed_loop(running, waiting, closed):
+    said = o.closed_loop(case(running=running, waiting=waiting))
+    assert (said is not None) is closed
+
+
+@pytest.mark.parametrize(
+    ("spread", "closed"),
+    [(o.STEADY - 0.001, True), (o.STEADY + 0.001, False)],
+    ids=["just under", "just over"],
+)
+def test_a_closed_loop_varies_by_under_a_tenth(spread, closed):
+    running = [20 * (1 + spread), 20 * (1 - spread)] * 16
+    said = o.closed_loop(case(readings=32, running=running))
+    assert (said is not None) is closed
+
+
+# -- charts ------------------------------------------------------------------------------------------------
+
+
+def test_signals_that_were_not_seen_have_no_chart():
+    titles = {c.title for c in o.charts(case(usage=None))}
+    assert "Requests" in titles
+    assert "KV cache usage" not in titles
+    assert o.charts(case(readings=1, seconds=0)) == ()
+
+
+def test_a_line_keeps_few_enough_points_to_print():
+    for chart in o.charts(case(readings=1000, seconds=999)):
+        for _, points in chart.lines:
+            assert 2 <= len(points) <= o.MAX_POINTS
+
+
+def test_means_of_intervals_are_those_of_the_window_when_all_is_even():
+    (chart,) = (c for c in o.charts(case()) if c.title.startswith("TTFT"))
+    ((_, points),) = chart.lines
+    assert [value for _, value in points] == pytest.approx([0.1] * 30)
+
+
+# -- the three sums (rule 18) ------------------------------------------------------------------------------
+
+
+def test_what_hits_save_stands_beside_what_decode_reads_and_what_loads_cost():
+    seen = case(machine=H100, ttft_mean=1.0, prefill_mean=0.108, queue_mean=0.5, waiting=10, deferred=2)
+    found = o.sums(seen)
+    # 0.1 s for 50 tokens of a prompt, and 450 of it hit.
+    assert found.prefill_saved_seconds == pytest.approx(0.9)
+    assert found.decode_read_bytes == pytest.approx(H100.step(3800 * 0.008 / 30, 510).kv_high)
+    assert found.load_seconds == pytest.approx(0.3)
+
+
+def test_hits_that_are_counted_in_blocks_save_as_much_as_those_counted_in_tokens():
+    tokens = endpoint(prefill_mean=0.058)
+    blocks = endpoint(prefill_mean=0.058, queries=6250, hits=5625, computed=10_000)
+    assert case_of(old(blocks)).traffic.computed is None
+    saved = o.sums(case_of(tokens)).prefill_saved_seconds
+    assert saved == pytest.approx(0.45)
+    assert o.sums(case_of(blocks)).prefill_saved_seconds == pytest.approx(saved)
+
+
+def test_what_is_not_known_is_not_zero():
+    found = o.sums(case(first_tokens=0, finished=0))
+    assert (found.prefill_saved_seconds, found.decode_read_bytes, found.load_seconds) == (None, None, None)
+
+
+# -- the roofline point ------------------------------------------------------------------------------------
+
+
+def test_the_service_has_a_point_under_its_ceiling():
+    point = o.roofline_point(case(machine=H100, itl_mean=0.008))
+    assert point.bandwidth == H100.bandwidth
+    assert 0 < point.achieved_low <= point.achieved_high
+    assert point.step_seconds == pytest.approx(0.008)
+    assert point.floor_seconds == pytest.approx(H100.step_seconds(point.batch, point.context))
+
+
+@pytest.mark.parametrize("numbers", [{}, {"machine": H100, "outputs": 1}], ids=["no machine", "no step"])
+def test_without_machine_or_steps_there_is_no_point(numbers):
+    assert o.roofline_point(case(**numbers)) is None
