@@ -139,12 +139,14 @@ def test_what_hits_save_stands_beside_what_decode_reads_and_what_loads_cost():
 
 
 def test_hits_that_are_counted_in_blocks_save_as_much_as_those_counted_in_tokens():
-    tokens = endpoint(prefill_mean=0.058)
-    blocks = endpoint(prefill_mean=0.058, queries=6250, hits=5625, computed=10_000)
-    assert case_of(old(blocks)).traffic.computed is None
-    saved = o.sums(case_of(tokens)).prefill_saved_seconds
-    assert saved == pytest.approx(0.45)
-    assert o.sums(case_of(blocks)).prefill_saved_seconds == pytest.approx(saved)
+    tokens = o.sums(case(prefill_mean=0.058))
+    blocks = o.sums(case(prefill_mean=0.058, queries=6250, hits=5625, computed=10_000))
+    assert tokens.prefill_saved_seconds == pytest.approx(0.45)
+    assert blocks.prefill_saved_seconds == pytest.approx(0.45)
+
+
+def test_where_it_is_not_told_what_was_computed_nothing_is_said_to_be_saved():
+    assert o.sums(case_of(old(endpoint()))).prefill_saved_seconds is None
 
 
 def test_what_is_not_known_is_not_zero():
