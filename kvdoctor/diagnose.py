@@ -12,6 +12,7 @@ from kvdoctor.causes import CAUSES
 from kvdoctor.confidence import confidence
 from kvdoctor.engines import recognise, version_range
 from kvdoctor.engines.engine import Engine
+from kvdoctor.hostnotes import host_notes
 from kvdoctor.hostread import KIND, families, host_of, host_view
 from kvdoctor.judge import Judgement, judge, symptom
 from kvdoctor.machine import machine
@@ -99,19 +100,24 @@ def _role(case: Case) -> str | None:
 
 def target_info(case: Case) -> TargetInfo:
     """Describe one engine as far as its own text tells."""
-    source, engine = case.timeline.source, case.timeline.engine
+    source, engine, host = case.timeline.source, case.timeline.engine, case.host
+    cards = host.cards if host else ()
     version = source.texts.get("version") or version_range(engine, (c.name for c in source.columns))
     models = case.timeline.models()
     pool = case.timeline.label(m.CACHE_CONFIG, "kv_cache_memory_bytes")
     return TargetInfo(
-        engine=engine.name,
+        engine=host.engine if host and host.engine else engine.name,
         version=version,
         model=", ".join(models) or None,
         role=source.role or _role(case),
-        url=source.name,
+        pid=host.root if host else None,
+        url=source.name if source.kind != KIND else None,
         ranks=case.timeline.ranks,
-        gpus=(case.facts["gpu"],) if "gpu" in case.facts else (),
-        memory=Memory(pool=float(pool) if pool and pool.replace(".", "", 1).isdigit() else None),
+        gpus=(case.facts["gpu"],) if "gpu" in case.facts else tuple(card.name for card in cards),
+        memory=Memory(
+            pool=float(pool) if pool and pool.replace(".", "", 1).isdigit() else None,
+            used=max((card.used for card in cards if card.used is not None), default=None),
+        ),
         uptime_seconds=overview.uptime(case),
     )
 
@@ -218,6 +224,7 @@ def _notes(main: Judged, others: list[Judged]) -> tuple[str, ...]:
         what = story.bound_name(finding.bound, finding.subclass) if finding else judged.judgement.state.value
         lines.append(f"{info.role or info.engine} at {info.url}: {what}")
     lines += filter(None, (overview.closed_loop(main.case),))
+    lines += host_notes(main.case.host) if main.case.host else ()
     role = target_info(main.case).role
     if role == "decode":
         lines.append(
@@ -254,6 +261,12 @@ def diagnose(recording: Recording) -> Diagnosis:
     return _assemble(main, [j for j in judged if j is not main], recording)
 
 
+def _gaps(case: Case, recording: Recording) -> tuple[Gap, ...]:
+    """Everything that was not seen: while recording, on the host, of the machine, of a stale gauge."""
+    host = case.host.gaps if case.host else ()
+    return (*recording.gaps, *host, *case.machine.gaps, *filter(None, (overview.stale(case),)))
+
+
 def _assemble(main: Judged, others: list[Judged], recording: Recording) -> Diagnosis:
     case, judgement = main.case, main.judgement
     level, reasons = confidence(case, judgement, main.restarts)
@@ -280,7 +293,12 @@ def _assemble(main: Judged, others: list[Judged], recording: Recording) -> Diagn
         quantiles=overview.quantiles(case),
         ledgers=ledgers,
         findings=_ranked(judgement.findings),
-        gaps=(*recording.gaps, *case.machine.gaps, *filter(None, (overview.stale(case),))),
+        gaps=(
+            *recording.gaps,
+            *(case.host.gaps if case.host else ()),
+            *case.machine.gaps,
+            *filter(None, (overview.stale(case),)),
+        ),
         cost=recording.cost,
         header=overview.header(case),
         charts=overview.charts(case),

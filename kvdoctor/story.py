@@ -84,7 +84,8 @@ def summary(case: Case, judgement: Judgement, level: Confidence) -> str:
     title = f"Bound by {name}" + (
         f", family {family}" if family not in (finding.bound.value, "other") else ""
     )
-    return f"{title}: {finding.argument} It explains {share} of a request's time ({level.value} confidence)."
+    told = f"It explains {share} of a request's time" if case.currency else "Of requests nothing is known"
+    return f"{title}: {finding.argument} {told} ({level.value} confidence)."
 
 
 def next_measurement(case: Case, judgement: Judgement) -> str:

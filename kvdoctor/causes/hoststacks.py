@@ -12,6 +12,8 @@ from kvdoctor.units import percent
 
 MOST = 0.6
 """Share of a thread's samples from which what they show is what it does (rule 11)."""
+UNKNOWN = 0.25
+"""Share of samples in code that no pattern knows, from which stacks rule nothing out."""
 IDLE = 0.25
 """Share of time without any kernel, from which a step beyond its floor waits for the host (rule 11)."""
 LOOP = ("engine_core", "scheduler", "loop")
@@ -74,6 +76,9 @@ def loop(case: Case, known: Finding) -> Finding:
             (_advice(name, cost, share),),
         )
     found = _idle(case, replace(known, evidence=(*known.evidence, *evidence), gaps=()), mix)
+    if found.verdict is Verdict.NO_DATA and mix.share(Doing.OTHER) >= UNKNOWN:
+        why = f"{percent(mix.share(Doing.OTHER))} of the samples of the engine's loop are in code that is not known here."
+        return replace(found, argument=why)
     if found.verdict is Verdict.NO_DATA:
         why = f"Only {percent(share)} of {mix.samples} samples of the engine's loop are in Python that plans the step."
         return replace(found, verdict=Verdict.RULED_OUT, argument=why, evidence=evidence)
