@@ -77,7 +77,7 @@ def loop(case: Case, known: Finding) -> Finding:
         )
     found = _idle(case, replace(known, evidence=(*known.evidence, *evidence), gaps=()), mix)
     if found.verdict is Verdict.NO_DATA and mix.share(Doing.OTHER) >= UNKNOWN:
-        why = f"{percent(mix.share(Doing.OTHER))} of the samples of the engine's loop are in code that is not known here."
+        why = f"{percent(mix.share(Doing.OTHER))} of the samples of the engine's loop are in unknown code."
         return replace(found, argument=why)
     if found.verdict is Verdict.NO_DATA:
         why = f"Only {percent(share)} of {mix.samples} samples of the engine's loop are in Python that plans the step."
