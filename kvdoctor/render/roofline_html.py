@@ -93,7 +93,7 @@ def _memory(answer: Answer) -> str:
     fit, pool = answer.fit, answer.fit.pool
     rows = [
         ("weights", gib(fit.weights), gb(fit.weights)),
-        (f"KV and state of {words.load_line(answer)}", gib(fit.live), gb(fit.live)),
+        (f"KV and state of {words.load_name(answer)}", gib(fit.live), gb(fit.live)),
     ]
     if answer.state_per_sequence:
         rows.append(("of that, recurrent state", gib(fit.state), gb(fit.state)))

@@ -42,7 +42,7 @@ def _memory(answer: Answer) -> list[str]:
     fit, question = answer.fit, answer.question
     rows = [
         ("weights", gib(fit.weights), gb(fit.weights)),
-        (f"KV and state, {words.load_line(answer)}", gib(fit.live), gb(fit.live)),
+        (f"KV and state, {words.load_name(answer)}", gib(fit.live), gb(fit.live)),
     ]
     if fit.card is not None and fit.usable is not None:
         rows.append((f"usable ({question.utilization:.0%} of the card)", gib(fit.usable), gb(fit.usable)))

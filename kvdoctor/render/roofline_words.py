@@ -104,14 +104,18 @@ def machine_line(answer: Answer) -> str:
     return f"{spread}; a GPU: {rate_bytes(machine.bandwidth)} ({clean(question.card.basis)}){peak}{memory}"
 
 
-def load_line(answer: Answer) -> str:
-    """Batch and context."""
+def load_name(answer: Answer) -> str:
+    """Batch and mean context."""
     load = answer.question.load
-    lengths = f"{count(load.context)} tokens"
-    if load.mix:
-        lengths += " in the mean (" + ", ".join(f"{n:,.0f}: {share:.0%}" for n, share in load.mix) + ")"
     noun = "sequence" if load.batch == 1 else "sequences"
-    return f"{load.batch:g} {noun} of {lengths}"
+    return f"{load.batch:g} {noun} of {count(load.context)} tokens"
+
+
+def load_line(answer: Answer) -> str:
+    """Batch and context, with the mix that the context is the mean of."""
+    mix = answer.question.load.mix
+    shares = ", ".join(f"{n:,.0f}: {share:.0%}" for n, share in mix)
+    return load_name(answer) + (f" in the mean ({shares})" if mix else "")
 
 
 def headline(answer: Answer) -> str:

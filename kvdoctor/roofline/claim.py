@@ -181,7 +181,7 @@ def _batch(question: Question, verdict: Verdict) -> list[str]:
             decode_of(replace(question, load=replace(load, batch=middle))).ceiling or 0.0
         ) >= verdict.claimed
         low, high = (low, float(middle)) if reached else (float(middle), high)
-    return [f"a total over {count(math.ceil(high))} sequences, rather than one sequence's rate"]
+    return [f"a batch of {count(math.ceil(high))} sequences, the rate counted over all of them"]
 
 
 def _smaller_batch(question: Question, enough: Callable[[Question], bool]) -> list[str]:
