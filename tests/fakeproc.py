@@ -147,12 +147,10 @@ class FakeProc:
                 (folder / name).unlink()
 
 
-def vllm(fake: FakeProc, pid: int, *words: str, children: bool = True, **more: object) -> None:
+def vllm(fake: FakeProc, pid: int, *words: str, ppid: int = 1, **more: object) -> None:
     """Add a vLLM server with its engine core and two workers: pid, pid+1, pid+2, pid+3, and a helper pid+4."""
     argv = ["/opt/venv/bin/python3", "/opt/venv/bin/vllm", "serve", *words]
-    fake.process(pid, argv, comm="vllm", **more)  # type: ignore[arg-type]
-    if not children:
-        return
+    fake.process(pid, argv, ppid=ppid, comm="vllm", **more)  # type: ignore[arg-type]
     core = b"VLLM::EngineCore" + b" " * 40 + b"\0"
     fake.process(pid + 1, [], ppid=pid, comm="VLLM::EngineCor", raw=core, **more)  # type: ignore[arg-type]
     for rank in (0, 1):
