@@ -134,7 +134,12 @@ def _step(answer: Answer) -> str:
             what = words.flops(decode.flops) if part == "compute" else ""
             outside = " (expectation only)" if part in ("collectives", "latency") else ""
             rows.append(
-                (name + outside, gib(size) if size else what, gb(size) if size else "", words.seconds(time))
+                (
+                    name + outside,
+                    gib(size) if size else what,
+                    gb(size) if size else "",
+                    words.part_seconds(step, part),
+                )
             )
     total = decode.bytes.total
     rows.append(("floor", gib(total), gb(total), words.seconds(decode.seconds_floor)))

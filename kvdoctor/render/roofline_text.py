@@ -78,7 +78,9 @@ def _step(answer: Answer) -> list[str]:
         what = words.flops(decode.flops) if part == "compute" else ("" if size is None else gb(size))
         if size or time or part in ("weights", "compute"):
             mark = _NOTE_MARK if part in ("collectives", "latency") else ""
-            rows.append((name + mark, gib(size) if size is not None else "", what, words.seconds(time)))
+            rows.append(
+                (name + mark, gib(size) if size is not None else "", what, words.part_seconds(step, part))
+            )
     if decode.draft_seconds:
         rows.append(("draft steps", "", "", words.seconds(decode.draft_seconds)))
     rows.append(

@@ -7,7 +7,7 @@ import math
 from kvdoctor.render.text import clean
 from kvdoctor.roofline.answer import Answer
 from kvdoctor.roofline.claim import Claim, Verdict
-from kvdoctor.roofline.step import Limit
+from kvdoctor.roofline.step import Limit, Step
 from kvdoctor.roofline.tiers import FetchOrCompute
 from kvdoctor.roofline.whatif import WhatIf
 from kvdoctor.units import UNDEFINED, count, duration, gb, gib, rate_bytes
@@ -57,6 +57,11 @@ def flops(value: float) -> str:
     return f"{value / 1e9:.4g} GFLOP"
 
 
+def part_seconds(step: Step | None, part: Limit) -> str:
+    """Seconds of one part alone; a dash where it is not known, as computing is without a peak."""
+    return seconds((step.seconds_by_part[part] or None) if step else None)
+
+
 def both(size: float) -> str:
     """Bytes in the units of memory and of data sheets."""
     return f"{gib(size)} ({gb(size)})"
@@ -73,10 +78,9 @@ def model_line(answer: Answer) -> str:
     """Parameters and formats."""
     shape, parameters = answer.question.shape, answer.parameters
     dtype = answer.question.storage.dtype or shape.kv_dtype
-    total, active = parameters.total / 1e9, parameters.active / 1e9
-    used = f", {active:.4g} B active" if parameters.active < parameters.total else ""
+    used = f", {millions(parameters.active)} active" if parameters.active < parameters.total else ""
     return (
-        f"{total:.4g} B parameters{used}; {len(shape.layers)} layers ({clean(shape.family)}); weights "
+        f"{millions(parameters.total)} parameters{used}; {len(shape.layers)} layers ({clean(shape.family)}); weights "
         f"{clean(weight_name(shape.weight_format))}, KV {dtype}; {clean(shape.basis)}"
     )
 
@@ -102,6 +106,11 @@ def machine_line(answer: Answer) -> str:
     peak = f", {machine.peak / 1e12:,.0f} TFLOPS dense" if machine.peak else ""
     memory = f", {gib(question.card.memory)}" if question.card.memory else ""
     return f"{spread}; a GPU: {rate_bytes(machine.bandwidth)} ({clean(question.card.basis)}){peak}{memory}"
+
+
+def millions(number: float) -> str:
+    """A count of parameters: 8.03 B, 124.4 M."""
+    return f"{number / 1e9:.4g} B" if number >= 1e9 else f"{number / 1e6:.4g} M"
 
 
 def load_name(answer: Answer) -> str:

@@ -13,7 +13,7 @@ from kvdoctor.roofline.formats import kv_format, weight_format
 from kvdoctor.roofline.machine import card_of
 from kvdoctor.roofline.question import UTILIZATION, Question, accepted_of, layout_of, load_of, pool_of
 from kvdoctor.roofline.report import Report, Sweep
-from kvdoctor.roofline.shape import KvStorage
+from kvdoctor.roofline.shape import KvStorage, ModelShape
 from kvdoctor.roofline.source import shape_of, with_weights
 from kvdoctor.roofline.sweep import Over, sweep
 from kvdoctor.roofline.whatif import what_ifs
@@ -92,8 +92,16 @@ def storage_of(asked: Asked) -> KvStorage:
     )
 
 
-def question_of(asked: Asked) -> Question:
-    """The question that the options ask. Raises KvdoctorError for what makes no sense, with what to try."""
+def shape_asked(asked: Asked, shape: ModelShape | None = None) -> ModelShape:
+    """The model, or the `shape` that stands for it, with the weights that were asked for."""
+    return with_weights(shape or shape_of(asked.model), asked.weights)
+
+
+def question_of(asked: Asked, shape: ModelShape | None = None) -> Question:
+    """The question that the options ask; a `shape` stands for the model where it is known already.
+
+    Raises KvdoctorError for what makes no sense, with what to try.
+    """
     if not 0 < asked.utilization <= 1:
         raise KvdoctorError(
             f"--utilization {asked.utilization:g} is no share of a card", "give 0 to 1, such as 0.9"
@@ -106,7 +114,7 @@ def question_of(asked: Asked) -> Question:
         dp_attention=asked.dp_attention,
         dcp=asked.dcp,
     )
-    shape = with_weights(shape_of(asked.model), asked.weights)
+    shape = shape or shape_asked(asked)
     if asked.pp > len(shape.layers):
         raise KvdoctorError(f"--pp {asked.pp} is more stages than {len(shape.layers)} layers", "lower --pp")
     card = card_of(
@@ -131,10 +139,10 @@ def question_of(asked: Asked) -> Question:
     )
 
 
-def report_of(asked: Asked, *, figures: bool = False) -> Report:
+def report_of(asked: Asked, shape: ModelShape | None = None, *, figures: bool = False) -> Report:
     """Everything that is shown. `figures` asks for a sweep over the batch where none was asked for."""
     over = cast(Over, _one_of("--sweep", asked.sweep, Over)) if asked.sweep else None
-    question = question_of(asked)
+    question = question_of(asked, shape)
     if over is None and figures and question.machine is not None:
         over = "batch"
     found = answer(question)

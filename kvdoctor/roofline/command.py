@@ -135,7 +135,12 @@ def roofline(
         raise KvdoctorError("no model is named", "give a config.json, a known model's name, or --example")
     from kvdoctor.roofline.asked import Asked, report_of
 
-    _show(report_of(Asked(**options), figures=html is not None), json, html)
+    asked, shape = Asked(**options), None
+    if model.isdigit() or model.lower().startswith(("http://", "https://")):
+        from kvdoctor.commands.running import filled
+
+        asked, shape = filled(asked)
+    _show(report_of(asked, shape, figures=html is not None), json, html)
 
 
 def _example(elsewhere: str | None) -> None:
