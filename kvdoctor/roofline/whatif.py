@@ -81,9 +81,9 @@ def what_ifs(question: Question) -> tuple[WhatIf, ...]:
     return tuple(sorted(rows, key=_rank))
 
 
-def _rank(row: WhatIf) -> tuple[bool, bool, float]:
-    """Remedies first; of these the advised; of these the largest gain."""
-    return row.kind == "load", not row.advised, -(row.gain or 0.0)
+def _rank(row: WhatIf) -> tuple[bool, bool, float, float]:
+    """Remedies first; of these the advised; of these the largest gain, or what is served where nothing was."""
+    return row.kind == "load", not row.advised, -(row.gain or 0.0), -(row.after.served or 0.0)
 
 
 def _row(change: Change, question: Question, before: Side) -> WhatIf | None:
