@@ -35,6 +35,8 @@ class Limits:
     cpus: float | None
     memory: float | None
     memory_used: float | None
+    reclaimable: float = 0.0
+    """Bytes of it that are page cache which nobody has touched lately."""
 
 
 def limits(folder: str) -> Limits:
@@ -46,7 +48,9 @@ def limits(folder: str) -> Limits:
     used = files.number(f"{folder}/memory.current")
     if used is None:
         used = files.number(f"{folder}/memory.usage_in_bytes")
-    return Limits(quota, bound if bound is not None and bound < UNLIMITED else None, used)
+    stat = files.pairs(files.optional(f"{folder}/memory.stat") or "")
+    cache = stat.get("total_inactive_file", stat.get("inactive_file", 0.0))
+    return Limits(quota, bound if bound is not None and bound < UNLIMITED else None, used, cache)
 
 
 def levels(folder: str) -> tuple[str, ...]:

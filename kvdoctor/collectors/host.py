@@ -95,7 +95,7 @@ def headroom(family: Family, *, proc: str = "/proc") -> Refused | None:
 def _tight(found: Limits) -> Refused | None:
     cure = "run kvdoctor outside the engine's container: on its host, or in a debug container of its own"
     if found.memory is not None and found.memory_used is not None:
-        left = found.memory - found.memory_used
+        left = found.memory - found.memory_used + found.reclaimable
         if left < HEADROOM_BYTES:
             return Refused(
                 f"the engine's memory limit, which we share, has {left / 2**20:.0f} MiB left", cure

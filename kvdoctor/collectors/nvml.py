@@ -108,7 +108,7 @@ class Nvml:
             if (index, what) in self._dead:
                 continue
             try:
-                samples = ask(nvml, handle)
+                samples = tuple(ask(nvml, handle))
             except nvml.NVMLError as error:
                 self._fail(index, what, error)
                 continue

@@ -11,6 +11,7 @@ from kvdoctor.collectors import files
 from kvdoctor.collectors.lines import HostPage, Label, Lines
 from kvdoctor.collectors.numa import nodes_of
 from kvdoctor.errors import Refused
+from kvdoctor.secrets import clean
 from kvdoctor.target.family import Member
 
 HOT_NS = 1_000_000
@@ -165,7 +166,7 @@ class Processes:
             switches = dict(_SWITCHES.findall(status))
             now.voluntary = int(switches.get("voluntary", 0))
             now.involuntary = int(switches.get("nonvoluntary", 0))
-            now.name = MAIN if main else _DIGITS.sub("N", _field(status, "Name")) or "?"
+            now.name = MAIN if main else _DIGITS.sub("N", clean(_field(status, "Name"))) or "?"
         else:
             now.voluntary, now.involuntary, now.name = last.voluntary, last.involuntary, last.name
         group = process.groups.setdefault(now.name, _Group())

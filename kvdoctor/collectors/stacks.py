@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from kvdoctor.collectors import pyspy
 from kvdoctor.collectors.lines import HostPage, Lines
 from kvdoctor.errors import Refused, Unavailable
+from kvdoctor.secrets import clean
 from kvdoctor.target.family import Member
 
 BUDGET = 0.45
@@ -147,7 +148,7 @@ def folded(dump: bytes, member: Member) -> list[tuple[str, str, str]]:
         if not isinstance(thread, dict) or not isinstance(thread.get("frames"), list):
             continue
         frames = [_frame(frame) for frame in thread["frames"][:MAX_FRAMES] if isinstance(frame, dict)]
-        name = str(thread.get("thread_name") or "")
+        name = clean(str(thread.get("thread_name") or ""))
         tid = thread.get("os_thread_id")
         main = name == "MainThread" or (tid is not None and tid in (member.pid, member.ns_pid))
         name = MAIN if main else _DIGITS.sub("N", name)[:MAX_NAME] or "?"
