@@ -48,7 +48,7 @@ def from_cumulative(cumulative: dict[float, float], total: float, count: float) 
     A text cut before `+Inf` has its count from `_count`; a scrape that raced with an observation may
     be off by one between buckets, so counts below zero are taken as zero. What is not finite is left out.
     """
-    if not math.isfinite(count) or not math.isfinite(total) or count < 0:
+    if not (0 <= count < math.inf and 0 <= total < math.inf):
         return None
     cumulative = {b: n for b, n in cumulative.items() if math.isfinite(n) and not math.isnan(b)}
     cumulative.setdefault(math.inf, count)
@@ -98,11 +98,24 @@ def _middle(low: float, high: float) -> float:
     return math.sqrt(low * high) if low else high / 2
 
 
+THIN = 0.1
+"""Body's mean over its upper bounds below which it is not taken from what the tail's middles leave of the sum:
+they are then off by more than the body."""
+
+
+def _between(total: float, body: tuple[float, float], tail: tuple[float, float]) -> float:
+    """Sum of the body where body and tail lie equally far between their bounds, so that both give the total."""
+    (low, high), (tail_low, tail_high) = body, tail
+    room = high + tail_high - low - tail_low
+    share = (total - low - tail_low) / room if room > 0 else 0.0
+    return low + min(1.0, max(0.0, share)) * (high - low)
+
+
 def split_tail(histogram: Histogram, *, factor: float = 2.0) -> Split | None:
     """Cut at `factor` times the mode's bucket, and size the tail's excess so that it agrees with the sum.
 
-    The mode is the fullest bucket. Inside a bucket the geometric middle stands for its observations; the
-    body's mean is then worked out from the exact sum and kept inside the body's bounds. None when empty.
+    The mode is the fullest bucket. Inside a bucket of the tail the geometric middle stands for its observations;
+    the body's mean is then worked out from the exact sum and kept inside the body's bounds. None when empty.
     """
     if histogram.count <= 0:
         return None
@@ -119,6 +132,10 @@ def split_tail(histogram: Histogram, *, factor: float = 2.0) -> Split | None:
         return Split(histogram.total / histogram.count, limit, n_body, 0.0, 0.0)
     guess = sum(n * _middle(low, high) for low, high, n in tail)
     least, most = sum(n * low for low, _, n in body), sum(n * high for _, high, n in body)
-    typical = min(max(histogram.total - guess, least), most) / n_body
+    rest = histogram.total - guess
+    if rest < max(least, THIN * most):
+        tail_bounds = sum(n * low for low, _, n in tail), sum(n * min(high, 2 * low) for low, high, n in tail)
+        rest = _between(histogram.total, (least, most), tail_bounds)
+    typical = min(max(rest, least), most) / n_body
     excess = max(0.0, histogram.total - n_body * typical - n_tail * typical)
     return Split(typical, limit, n_body, n_tail, excess)

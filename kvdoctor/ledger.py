@@ -113,8 +113,11 @@ def _rest(traffic: Traffic, seconds: float) -> list[Part]:
 
 
 def ttft_ledger(traffic: Traffic, *, load: float = 0.0, transfer: float | None = None) -> Ledger | None:
-    """Split the mean TTFT. `load` and `transfer` are seconds per request. None without a first token."""
-    if traffic.ttft is None or traffic.ttft.mean is None:
+    """Split the mean TTFT. `load` and `transfer` are seconds per request. None without a first token.
+
+    A mean of nothing at all is no latency: then the sum was not told.
+    """
+    if traffic.ttft is None or not traffic.ttft.mean:
         return None
     whole, left = traffic.ttft.mean, traffic.ttft.mean
     parts: list[Part] = []
@@ -161,7 +164,7 @@ def preemption_stall(traffic: Traffic) -> float:
 def itl_ledger(traffic: Traffic, machine: Machine, ranks: int = 1) -> Ledger | None:
     """Split the mean ITL. Reads are modelled only where shape and ceiling are known. None without a gap."""
     itl, tail = traffic.itl, traffic.tail
-    if itl is None or itl.mean is None or tail is None:
+    if itl is None or not itl.mean or tail is None:
         return None
     stall = preemption_stall(traffic)
     parts = []

@@ -207,7 +207,8 @@ class Timeline:
         return ()
 
     def _alive(self, column: Column) -> bool:
-        return not math.isnan(self._known(column, self.last))
+        """Say whether a series has a number here; one that is infinite at either end tells nothing."""
+        return math.isfinite(self._known(column, self.last)) and math.isfinite(self._before(column))
 
     def _known(self, column: Column, reading: int) -> float:
         return column.known(reading, self._since)
@@ -233,8 +234,7 @@ class Timeline:
         return tuple(t for t in self._find(quantity) if rank in (None, t.rank))
 
     def _rise(self, term: _Term) -> float:
-        rise = (self._known(term.column, self.last) - self._before(term.column)) * term.scale
-        return max(0.0, rise) if math.isfinite(rise) else 0.0
+        return max(0.0, (self._known(term.column, self.last) - self._before(term.column)) * term.scale)
 
     # -- histograms ----------------------------------------------------------------------------------------
 
@@ -265,7 +265,7 @@ class Timeline:
 
     def _build(self, columns: list[Column], family: Select, *, whole: bool = False) -> Histogram | None:
         cumulative: dict[float, float] = {}
-        total = count = 0.0
+        total = count = math.nan
         for column in columns:
             rise = self._known(column, self.last) - (0.0 if whole else self._before(column))
             kind = plain_name(self.engine, column.name)[len(family.name) :]
@@ -273,9 +273,9 @@ class Timeline:
                 bound = _bound(dict(column.labels).get("le", ""))
                 cumulative[bound] = cumulative.get(bound, 0.0) + rise
             elif kind == "_sum":
-                total += rise * family.scale
+                total = _zero(total) + rise * family.scale
             else:
-                count += rise
+                count = _zero(count) + rise
         return from_cumulative(cumulative, total, count)
 
 

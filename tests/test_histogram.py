@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvdoctor.histogram import Histogram, from_cumulative, merge, split_tail
+from kvdoctor.histogram import THIN, Histogram, from_cumulative, merge, split_tail
 from kvdoctor.model import Quantile
 
 INF = math.inf
@@ -46,8 +46,8 @@ def test_a_count_that_is_no_number_of_observations_gives_no_histogram(count):
     assert from_cumulative({0.1: 1, INF: 2}, 1.0, count) is None
 
 
-@pytest.mark.parametrize("total", [math.nan, INF, -INF])
-def test_a_sum_that_is_not_finite_gives_no_histogram(total):
+@pytest.mark.parametrize("total", [math.nan, INF, -INF, -1.0])
+def test_a_sum_that_no_observations_have_gives_no_histogram(total):
     assert from_cumulative({0.1: 1, INF: 2}, total, 2) is None
 
 
@@ -145,6 +145,25 @@ def test_the_excess_is_what_the_exact_sum_leaves_over():
     split = split_tail(histogram({0.01: 90, 0.02: 0, 0.2: 10, INF: 0}, 90 * 0.008 + 10 * 0.1))
     assert split.typical * 100 + split.excess == pytest.approx(90 * 0.008 + 10 * 0.1)
     assert 0 < split.typical <= 0.01
+
+
+@pytest.mark.parametrize(
+    ("each", "exact"),
+    [
+        pytest.param(THIN * 0.01 * 1.01, True, id="what the tail leaves is thick enough"),
+        pytest.param(THIN * 0.01 * 0.99, False, id="too thin: the tail's middles may be off by more"),
+    ],
+)
+def test_a_thin_body_is_not_taken_from_what_the_tails_middles_leave(each, exact):
+    middle = math.sqrt(0.4 * 0.5)
+    found = split_tail(histogram({0.01: 3000, 0.4: 0, 0.5: 100, INF: 0}, 3000 * each + 100 * middle))
+    assert (found.typical == pytest.approx(each)) is exact
+    assert 0 < found.typical < 0.01
+
+
+def test_a_tail_at_the_low_end_of_its_bucket_leaves_a_body():
+    found = split_tail(histogram({0.01: 3000, 0.4: 0, 0.5: 100, INF: 0}, 3000 * 0.001 + 100 * 0.41))
+    assert 0.0005 < found.typical < 0.002
 
 
 def test_a_mode_in_the_last_bucket_has_nothing_to_be_cut_at():

@@ -58,6 +58,11 @@ def test_without_a_first_token_there_is_no_ttft():
     assert case(first_tokens=0, finished=0).ttft is None
 
 
+def test_a_mean_of_nothing_is_no_latency():
+    found = case(ttft_mean=0.0, itl_sum=0.0)
+    assert (found.ttft, found.itl) == (None, None)
+
+
 def test_without_a_gap_there_is_no_itl():
     assert case(outputs=1).itl is None
 

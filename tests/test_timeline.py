@@ -39,7 +39,9 @@ def three(name: str, values: list[float], kind: str = "counter", **labels: str) 
         pytest.param([NAN, NAN, 30], 30, 30, id="label-lazy: counts from 0"),
         pytest.param([10, 15, NAN], 5, 15, id="cut at the last reading"),
         pytest.param([10, NAN, 30], 20, 30, id="gone for one reading"),
-        pytest.param([10, 15, math.inf], 0, math.inf, id="infinite"),
+        pytest.param([10, 15, math.inf], None, None, id="infinite at the end"),
+        pytest.param([math.inf, 15, 30], None, None, id="infinite at first"),
+        pytest.param([10, math.inf, 30], 20, 30, id="infinite between"),
     ],
 )
 def test_a_counter_rises_from_what_it_stood_at(values, rise, total):
@@ -229,6 +231,12 @@ def test_a_bucket_without_a_bound_does_no_harm(le):
     told.series("vllm:time_to_first_token_seconds_bucket", [0, 0, 99], "histogram", le=le)
     found = timeline(told).histogram(m.TTFT)
     assert (found.count, found.quantile(0.95).high) == (10, 1.0)
+
+
+def test_a_histogram_without_its_sum_has_no_mean_to_tell():
+    told = Page(2, 3).histogram("vllm:time_to_first_token_seconds", {0.1: 4}, 0.3)
+    told.columns = [c for c in told.columns if not c.name.endswith("_sum")]
+    assert timeline(told).histogram(m.TTFT) is None
 
 
 def test_an_empty_family_is_absent():

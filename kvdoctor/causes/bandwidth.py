@@ -72,7 +72,7 @@ def _advice(case: Case, subclass: str, share: float) -> tuple[Advice, ...]:
 def check(case: Case) -> tuple[Finding, ...]:
     """Hold the bytes of a steady step against the ceiling; likely only by the lower count of the bytes."""
     step, reads, ceiling = steady_step(case), read_range(case), case.machine.bandwidth
-    if step is None or case.itl is None or reads is None or ceiling is None:
+    if not step or case.itl is None or reads is None or ceiling is None:
         return (_no_data(case),)
     weights_low, weights_high, kv_low, kv_high = reads
     low, high = (weights_low + kv_low) / step, (weights_high + kv_high) / step

@@ -34,7 +34,7 @@ def _ranks(case: Case) -> tuple[Finding, ...]:
     means, tokens = {}, {}
     for rank in case.timeline.ranks:
         itl = case.timeline.histogram(m.ITL, rank)
-        if itl is not None and itl.mean is not None:
+        if itl is not None and itl.mean:
             means[rank] = itl.mean
             tokens[rank] = case.timeline.delta(m.GENERATED, rank) or 0.0
     if len(means) < 2:
