@@ -96,4 +96,6 @@ def memory(answer: Answer) -> str:
     )
     total = fit.card or fit.weights + fit.live
     shown = tuple(part for part in parts if part[2] > 0)
-    return stack(f"Memory of one rank, {words.both(total)} in all", shown, total)
+    return stack(
+        f"Memory of one rank, {words.both(total)} in all", shown, total, fit.usable if fit.card else None
+    )

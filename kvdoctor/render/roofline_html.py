@@ -115,7 +115,11 @@ def _memory(answer: Answer) -> str:
         if size
     )
     bar = figures.memory(answer)
-    legend = f'<ul class="facts keys">{keys}<li>frame: the card</li></ul>' if fit.card else ""
+    legend = (
+        f'<ul class="facts keys">{keys}<li>frame: the card; dashed: usable of it</li></ul>'
+        if fit.card
+        else ""
+    )
     return f'<figure class="wide">{bar}</figure>{legend}{table(("", "GiB", "GB"), rows)}'
 
 

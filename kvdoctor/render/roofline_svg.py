@@ -126,8 +126,13 @@ def figure(title: str, plane: Plane, curves: tuple[Curve, ...], marks: tuple[Mar
     return head + "".join(body) + "</svg>"
 
 
-def stack(title: str, parts: tuple[tuple[str, str, float], ...], total: float) -> str:
-    """A bar of `parts` (class, name, size) in a frame of `total`; what is over the frame stands out of it."""
+def stack(
+    title: str, parts: tuple[tuple[str, str, float], ...], total: float, limit: float | None = None
+) -> str:
+    """A bar of `parts` (class, name, size) in a frame of `total`; what is over the frame stands out of it.
+
+    A dashed line marks `limit`.
+    """
     scale = (WIDTH - 20) / max(total, sum(size for _, _, size in parts))
     out, x = [], 10.0
     for style, name, size in parts:
@@ -140,5 +145,7 @@ def stack(title: str, parts: tuple[tuple[str, str, float], ...], total: float) -
             out.append(text(x + wide / 2, 36, name, style="part-label"))
         x += wide
     frame = f'<rect class="frame" x="10" y="10" width="{total * scale:.1f}" height="42"/>'
+    if limit is not None:
+        frame += f'<path class="limit" d="M{10 + limit * scale:.1f} 4V58"/>'
     head = f'<svg role="img" aria-label="{escape(title, quote=True)}" viewBox="0 0 {WIDTH} 62">'
     return f"{head}<title>{escape(title)}</title>{''.join(out)}{frame}</svg>"

@@ -50,7 +50,7 @@ class Claim:
     fits: bool
     """Whether weights and batch fit the memory, where that is known."""
     remedies: tuple[str, ...]
-    """What would make an impossible claim possible, the weakest change first."""
+    """What would make the reading that is nearest to possible so; each alone."""
 
     @property
     def possible(self) -> bool:
@@ -91,7 +91,8 @@ def judge(answer: Answer, text: str) -> Claim:
     fits = not answer.fit.misfits
     remedies: tuple[str, ...] = ()
     if not fits or not any(verdict.possible for verdict in verdicts):
-        remedies = _remedies(answer, verdicts[0], timed="total" not in readings)
+        nearest = min(verdicts, key=lambda verdict: verdict.claimed / verdict.ceiling)
+        remedies = _remedies(answer, nearest, timed="total" not in readings)
     return Claim(text, tuple(verdicts), fits, remedies)
 
 
@@ -181,7 +182,10 @@ def _batch(question: Question, verdict: Verdict) -> list[str]:
             decode_of(replace(question, load=replace(load, batch=middle))).ceiling or 0.0
         ) >= verdict.claimed
         low, high = (low, float(middle)) if reached else (float(middle), high)
-    return [f"a batch of {count(math.ceil(high))} sequences, the rate counted over all of them"]
+    batch = math.ceil(high)
+    room = fit_of(replace(question, load=replace(load, batch=float(batch)))).sequences
+    short = f"; only {count(room)} fit" if room is not None and room < batch else ""
+    return [f"a batch of {count(batch)} sequences, the rate counted over all of them{short}"]
 
 
 def _smaller_batch(question: Question, enough: Callable[[Question], bool]) -> list[str]:

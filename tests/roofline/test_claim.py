@@ -87,3 +87,10 @@ def test_a_claim_is_possible_exactly_up_to_the_ceiling(rate: float) -> None:
     claim = judge(found, f"{rate:.3f} tok/s total")
     assert claim.possible == (round(rate, 3) <= (found.decode.ceiling or 0))
     assert claim.possible == (not claim.remedies)
+
+
+def test_a_batch_that_would_do_but_has_no_room_is_said_to_have_none() -> None:
+    claim = judge(answer(question(batch=100.0)), "5500 tok/s")
+    remedy = next(r for r in claim.remedies if r.startswith("a batch of"))
+    assert remedy.endswith("only 112 fit")
+    assert claim.verdicts[1].reading == "total"
