@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
 from kvdoctor.render import roofline_figures as figures
 from kvdoctor.render import roofline_words as words
+from kvdoctor.render.roofline_markup import card, figure, paragraph, section, table
 from kvdoctor.render.text import clean
 from kvdoctor.roofline.answer import Answer
 from kvdoctor.roofline.claim import Claim
@@ -16,56 +16,6 @@ from kvdoctor.roofline.step import Limit
 from kvdoctor.units import count, gb, gib, rate_bytes
 
 _FOLDER = Path(__file__).parent
-
-
-def paragraph(text: str, style: str = "") -> str:
-    """A paragraph of plain text."""
-    kind = f' class="{style}"' if style else ""
-    return f"<p{kind}>{escape(text)}</p>" if text else ""
-
-
-_NUM = ' class="num"'
-# Longer cells are sentences.
-_NUMBER_LENGTH = 24
-
-
-def _cell(text: str) -> str:
-    """A number flush right on one line, or a sentence."""
-    if len(text) > _NUMBER_LENGTH:
-        return f'<td class="soft small">{escape(text)}</td>'
-    return f"<td{_NUM}>{escape(text)}</td>"
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table whose first column names the row; the others hold numbers."""
-    top = "".join(
-        f'<th scope="col"{"" if i == 0 else _NUM}>{escape(cell)}</th>' for i, cell in enumerate(head)
-    )
-    body = "".join(
-        f'<tr><th scope="row">{escape(row[0])}</th>' + "".join(_cell(cell) for cell in row[1:]) + "</tr>"
-        for row in rows
-    )
-    return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _figure(svg: str, caption: str) -> str:
-    """A figure with its caption; nothing where there is no figure."""
-    return (
-        f'<figure class="wide">{svg}<figcaption class="soft">{escape(caption)}</figcaption></figure>'
-        if svg
-        else ""
-    )
-
-
-def _section(title: str, *parts: str) -> str:
-    """A titled section, left out where it is empty."""
-    body = "".join(parts)
-    return f"<section><h2>{escape(title)}</h2>{body}</section>" if body else ""
-
-
-def _card(title: str, big: str, small: str) -> str:
-    """One of the three figures that people came for."""
-    return f'<div class="card"><h2>{escape(title)}</h2><p class="big">{escape(big)}</p>{paragraph(small, "soft")}</div>'
 
 
 def _cards(answer: Answer) -> str:
@@ -77,13 +27,13 @@ def _cards(answer: Answer) -> str:
     low, high = decode.expected
     return (
         '<div class="cards">'
-        + _card(
+        + card(
             "Ceiling",
             f"{words.rate(decode.ceiling)} tok/s",
             f"{each}step of {words.seconds(decode.seconds_floor)}",
         )
-        + _card("Expected", f"{words.rate(low)} to {words.rate(high)} tok/s", decode.basis)
-        + _card("Limit", words.LIMITS[decode.step.limit], words.limit_line(answer).partition(". ")[2])
+        + card("Expected", f"{words.rate(low)} to {words.rate(high)} tok/s", decode.basis)
+        + card("Limit", words.LIMITS[decode.step.limit], words.limit_line(answer).partition(". ")[2])
         + "</div>"
     )
 
@@ -228,10 +178,10 @@ def _sweep(answer: Answer, sweep: Sweep) -> str:
     ]
     head = (sweep.over, "step", "tok/s each", "ceiling", "expected", "KV a rank", "fits", "limit")
     return (
-        _figure(
+        figure(
             figures.throughput(sweep), f"Tokens a second over the {sweep.over}: ceiling and expected range."
         )
-        + _figure(figures.latency(sweep), f"Time between two tokens of a sequence over the {sweep.over}.")
+        + figure(figures.latency(sweep), f"Time between two tokens of a sequence over the {sweep.over}.")
         + table(head, rows)
     )
 
@@ -243,7 +193,7 @@ def _claim(claim: Claim | None) -> str:
     remedies = "".join(f"<li>{escape(clean(remedy))}</li>" for remedy in claim.remedies)
     took = f"{paragraph('It would take one of:')}<ul>{remedies}</ul>" if remedies else ""
     verdicts = "".join(paragraph(words.verdict_line(verdict)) for verdict in claim.verdicts)
-    return _section(words.claim_title(claim), verdicts, took)
+    return section(words.claim_title(claim), verdicts, took)
 
 
 def render(report: Report) -> str:
@@ -259,17 +209,17 @@ def render(report: Report) -> str:
         paragraph(words.machine_line(answer), "soft"),
         misfits,
         _claim(report.claim),
-        _section(f"Decode, {words.load_line(answer)}", _cards(answer), _step(answer)),
-        _section(
-            "Under the roof", _figure(roof, "The bar is what to expect; the point above it is the ceiling.")
+        section(f"Decode, {words.load_line(answer)}", _cards(answer), _step(answer)),
+        section(
+            "Under the roof", figure(roof, "The bar is what to expect; the point above it is the ceiling.")
         )
         if roof
         else "",
-        _section("Memory of one rank", _memory(answer)),
-        _section("Time to first token", _first_token(answer)),
-        _section("What would help this service most", _what_ifs(report)),
-        _section(f"Over the {sweep.over}", _sweep(answer, sweep)) if sweep else "",
-        _section("Mind", f"<ul>{warnings}</ul>") if warnings else "",
+        section("Memory of one rank", _memory(answer)),
+        section("Time to first token", _first_token(answer)),
+        section("What would help this service most", _what_ifs(report)),
+        section(f"Over the {sweep.over}", _sweep(answer, sweep)) if sweep else "",
+        section("Mind", f"<ul>{warnings}</ul>") if warnings else "",
     ]
     css = "".join((_FOLDER / name).read_text(encoding="utf-8") for name in ("report.css", "roofline.css"))
     return (

@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import json
-import math
-from typing import TypeAlias
 
 from kvdoctor import __version__
+from kvdoctor.render import roofline_rows as rows
 from kvdoctor.roofline import kv
 from kvdoctor.roofline.answer import Answer
-from kvdoctor.roofline.claim import Claim
 from kvdoctor.roofline.pool import longest_sequence
-from kvdoctor.roofline.report import Report, Sweep
-from kvdoctor.roofline.tiers import FetchOrCompute
-from kvdoctor.roofline.whatif import Side, WhatIf
-from kvdoctor.units import GB, precise
+from kvdoctor.roofline.report import Report
+from kvdoctor.units import precise
 
 SCHEMA_VERSION = 1
 
-Value: TypeAlias = "str | int | float | bool | list[Value] | dict[str, Value] | None"
 
-
-def _pair(values: tuple[float, float] | None) -> Value:
-    """A range as two numbers."""
-    return None if values is None else [precise(values[0]), precise(values[1])]
-
-
-def _model(answer: Answer) -> Value:
+def _model(answer: Answer) -> rows.Value:
     shape = answer.question.shape
     return {
         "name": shape.name,
@@ -42,7 +31,7 @@ def _model(answer: Answer) -> Value:
     }
 
 
-def _machine(answer: Answer) -> Value:
+def _machine(answer: Answer) -> rows.Value:
     question, machine = answer.question, answer.question.machine
     layout = question.layout
     return {
@@ -62,7 +51,7 @@ def _machine(answer: Answer) -> Value:
     }
 
 
-def _load(answer: Answer) -> Value:
+def _load(answer: Answer) -> rows.Value:
     load, question = answer.question.load, answer.question
     return {
         "batch": precise(load.batch),
@@ -73,7 +62,7 @@ def _load(answer: Answer) -> Value:
     }
 
 
-def _memory(answer: Answer) -> Value:
+def _memory(answer: Answer) -> rows.Value:
     fit = answer.fit
     return {
         "card_bytes": precise(fit.card),
@@ -85,7 +74,7 @@ def _memory(answer: Answer) -> Value:
     }
 
 
-def _pool(answer: Answer) -> Value:
+def _pool(answer: Answer) -> rows.Value:
     pool, question = answer.fit.pool, answer.question
     if pool is None:
         return None
@@ -104,14 +93,14 @@ def _pool(answer: Answer) -> Value:
     }
 
 
-def _decode(answer: Answer) -> Value:
+def _decode(answer: Answer) -> rows.Value:
     decode, step = answer.decode, answer.decode.step
     moved, batch = decode.bytes, answer.question.load.batch
     return {
         "bytes": {"weights": precise(moved.weights), "kv": precise(moved.kv), "state": precise(moved.state)},
         "bytes_range": {
-            "weights": _pair((moved.weights_low, moved.weights_high)),
-            "kv": _pair((moved.kv, moved.kv_high)),
+            "weights": rows.pair((moved.weights_low, moved.weights_high)),
+            "kv": rows.pair((moved.kv, moved.kv_high)),
         },
         "flops": precise(decode.flops),
         "seconds_by_part": {part: precise(s) for part, s in step.seconds_by_part.items()} if step else None,
@@ -119,13 +108,13 @@ def _decode(answer: Answer) -> Value:
         "step_seconds_floor": precise(decode.seconds_floor),
         "tokens_per_s_ceiling": precise(decode.ceiling),
         "tokens_per_s_ceiling_per_sequence": precise(decode.ceiling / batch) if decode.ceiling else None,
-        "tokens_per_s_expected": _pair(decode.expected),
+        "tokens_per_s_expected": rows.pair(decode.expected),
         "expected_basis": decode.basis or None,
         "limit": step.limit if step else None,
     }
 
 
-def _first_token(answer: Answer) -> Value:
+def _first_token(answer: Answer) -> rows.Value:
     first = answer.first_token
     return {
         "tokens": precise(first.tokens),
@@ -138,43 +127,7 @@ def _first_token(answer: Answer) -> Value:
     }
 
 
-def _tier(place: FetchOrCompute) -> Value:
-    return {
-        "name": place.tier.name,
-        "gb_per_s": precise(place.tier.measured / GB),
-        "line_gb_per_s": precise(place.tier.line_rate / GB),
-        "bytes": precise(place.bytes),
-        "fetch_seconds": precise(place.fetch_seconds),
-        "recompute_seconds": precise(place.recompute_seconds),
-        "break_even_tokens": precise(place.break_even_tokens),
-        "break_even_gb_per_s": precise(place.break_even_bytes_per_s / GB),
-    }
-
-
-def _side(side: Side) -> Value:
-    return {
-        "step_bytes": precise(side.step_bytes),
-        "step_seconds_floor": precise(side.step_seconds),
-        "tokens_per_s_ceiling": precise(side.ceiling),
-        "sequences": side.sequences,
-        "tokens_per_s_served": precise(side.served),
-    }
-
-
-def _what_if(row: WhatIf) -> Value:
-    return {
-        "change": row.change,
-        "kind": row.kind,
-        "before": _side(row.before),
-        "after": _side(row.after),
-        "gain": precise(row.gain),
-        "makes_it_fit": row.gain is not None and math.isinf(row.gain),
-        "advised": row.advised,
-        "note": row.note,
-    }
-
-
-def _ridges(answer: Answer) -> Value:
+def _ridges(answer: Answer) -> rows.Value:
     ridges = answer.ridges
     if ridges is None:
         return None
@@ -185,48 +138,7 @@ def _ridges(answer: Answer) -> Value:
     }
 
 
-def _sweep(sweep: Sweep | None) -> Value:
-    if sweep is None:
-        return None
-    points: list[Value] = [
-        {
-            "batch": precise(point.batch),
-            "context": precise(point.context),
-            "step_seconds_floor": precise(point.seconds_floor),
-            "tokens_per_s_ceiling": precise(point.ceiling),
-            "tokens_per_s_expected": _pair(point.expected),
-            "kv_bytes": precise(point.kv_bytes),
-            "fits": point.fits,
-            "limit": point.limit,
-        }
-        for point in sweep.points
-    ]
-    return {"over": sweep.over, "points": points}
-
-
-def _claim(claim: Claim | None) -> Value:
-    if claim is None:
-        return None
-    verdicts: list[Value] = [
-        {
-            "reading": verdict.reading,
-            "claimed_tokens_per_s": precise(verdict.claimed),
-            "tokens_per_s_ceiling": precise(verdict.ceiling),
-            "tokens_per_s_expected": _pair(verdict.expected),
-            "possible": verdict.possible,
-        }
-        for verdict in claim.verdicts
-    ]
-    return {
-        "text": claim.text,
-        "possible": claim.possible,
-        "fits": claim.fits,
-        "verdicts": verdicts,
-        "remedies": list(claim.remedies),
-    }
-
-
-def to_dict(report: Report) -> dict[str, Value]:
+def to_dict(report: Report) -> dict[str, rows.Value]:
     """Return the contract's object."""
     answer = report.answer
     return {
@@ -250,10 +162,10 @@ def to_dict(report: Report) -> dict[str, Value]:
         "decode": _decode(answer),
         "ridges": _ridges(answer),
         "prefill": _first_token(answer),
-        "tiers": [_tier(place) for place in answer.places],
-        "what_if": [_what_if(row) for row in report.what_ifs],
-        "sweep": _sweep(report.sweep),
-        "claim": _claim(report.claim),
+        "tiers": [rows.tier(place) for place in answer.places],
+        "what_if": [rows.what_if(row) for row in report.what_ifs],
+        "sweep": rows.sweep(report.sweep),
+        "claim": rows.claim(report.claim),
         "warnings": list(answer.warnings),
     }
 
