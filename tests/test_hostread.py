@@ -1,0 +1,149 @@
+"""From a host's pages to a view: rates over the window, joins by family, and gaps that were written down."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from fakenvml import FakeNvml
+from hosts import ENGINE, PID, process, source, write
+
+from kvdoctor.collectors.cgroup import Cgroups
+from kvdoctor.collectors.nvml import Nvml
+from kvdoctor.collectors.process import Processes
+from kvdoctor.collectors.stacks import Stacks
+from kvdoctor.hostread import families, host_of, host_view
+from kvdoctor.recording import Recording, Source
+from kvdoctor.stackclass import Doing
+from kvdoctor.target.family import Cgroup
+
+ABOUT = {"family": json.dumps({"root": PID, "engine": "vllm", "url": None})}
+
+
+def pages(root, *, seconds: int = 10, run: float = 0.5, wait: float = 0.25) -> list[bytes]:
+    """Pages of a process whose main thread runs and waits for these shares of each second."""
+    proc = process(root)
+    place = Processes((ENGINE,), proc=proc, sys=str(root))
+    found = []
+    for second in range(seconds + 1):
+        times = f"{int((100 + run * second) * 1e9)} {int((50 + wait * second) * 1e9)} 1\n"
+        write(root, {f"proc/{PID}/task/{PID}/schedstat": times})
+        found.append(place.read().text)
+    return found
+
+
+def test_a_thread_is_seen_in_cpus_and_in_waits(tmp_path):
+    view = host_view([source(pages(tmp_path), texts=ABOUT)], 0.0, 10.0)
+    assert view is not None
+    (thread,) = view.threads
+    assert (thread.cpus, thread.waiting) == (pytest.approx(0.5), pytest.approx(0.25))
+    assert thread.wait_share == pytest.approx(1 / 3)
+    assert (view.root, view.engine, view.roles) == (PID, "vllm", ((PID, "engine_core"),))
+
+
+def test_only_the_window_counts(tmp_path):
+    early, late = pages(tmp_path, run=0.0), pages(tmp_path, run=1.0)
+    view = host_view([source(early[:6] + late[:6], texts=ABOUT)], 6.0, 11.0)
+    assert view is not None
+    assert view.threads[0].cpus == pytest.approx(1.0)
+
+
+def test_a_single_reading_gives_no_rates(tmp_path):
+    view = host_view([source(pages(tmp_path, seconds=0), texts=ABOUT)], 0.0, 0.0)
+    assert view is not None
+    assert (view.threads, view.read) == ((), None)
+    assert view.resident is not None
+
+
+def test_a_source_that_ended_before_the_window_tells_nothing_of_it(tmp_path):
+    view = host_view([source(pages(tmp_path, seconds=3), texts=ABOUT)], 60.0, 70.0)
+    assert view is not None
+    assert view.threads == ()
+
+
+def test_stacks_are_sorted_when_they_are_read_not_when_they_are_written():
+    dump = json.dumps(
+        [{"thread_name": "MainThread", "active": True, "frames": [
+            {"name": "Scheduler.schedule", "filename": "/v/site-packages/vllm/v1/core/sched/scheduler.py"}]}]
+    ).encode()  # fmt: skip
+    place = Stacks((ENGINE,), dump=lambda pid: dump)
+    view = host_view([source([place.read().text for _ in range(9)], name="stacks", texts=ABOUT)], 0.0, 8.0)
+    assert view is not None
+    (mix,) = view.stacks
+    assert (mix.samples, mix.counts) == (8, ((Doing.SCHEDULER, 8),))
+    assert view.sampled
+
+
+def test_a_quota_is_seen_as_shares_of_periods_and_of_time(tmp_path):
+    texts = []
+    for second in range(11):
+        stat = f"nr_periods {10 * second}\nnr_throttled {5 * second}\nthrottled_usec {300_000 * second}\n"
+        write(tmp_path, {"cgroup.procs": "", "cpu.max": "50000 100000\n", "cpu.stat": stat})
+        texts.append(Cgroups((Cgroup((), "/pod", str(tmp_path)),)).read().text)
+    view = host_view([source(texts, name="cgroup", texts=ABOUT)], 0.0, 10.0)
+    assert view is not None
+    (quota,) = view.quotas
+    assert (quota.cpus, quota.throttled_periods) == (0.5, 0.5)
+    assert quota.lost == pytest.approx(0.3)
+
+
+def test_a_card_is_judged_by_its_readings_under_load():
+    nvml = FakeNvml(1)
+    place = Nvml((), (PID,), load=lambda: nvml)
+    texts = []
+    for busy in (0, 0, 90, 90, 90):
+        nvml.answers["nvmlDeviceGetUtilizationRates"].gpu = busy
+        nvml.answers["nvmlDeviceGetClockInfo"] = 990 if busy else 300
+        nvml.answers["nvmlDeviceGetCurrPcieLinkGeneration"] = 4 if busy else 1
+        nvml.answers["nvmlDeviceGetCurrentClocksEventReasons"] = 0x20 if busy else 0x1
+        texts.append(place.read().text)
+    view = host_view([source(texts, name="nvml", texts=ABOUT)], 0.0, 4.0)
+    assert view is not None
+    (card,) = view.cards
+    assert (card.loaded, card.sm_clock, card.generation) == (3, pytest.approx(0.5), (4, 5))
+    assert card.reasons == (("software_thermal", 1.0),)
+    assert card.occupancy == pytest.approx(0.54)
+    assert [(f.pid, f.occupancy) for f in card.foreign] == [(77, pytest.approx(0.3))]
+
+
+def test_what_a_collector_could_not_read_is_a_gap_of_the_view(tmp_path):
+    proc = process(tmp_path)
+    (tmp_path / f"proc/{PID}/task/{PID}/schedstat").unlink()
+    text = Processes((ENGINE,), proc=proc, sys=str(tmp_path)).read().text
+    view = host_view([source([text, text], texts=ABOUT)], 0.0, 1.0)
+    assert view is not None
+    assert [(gap.source, bool(gap.cure)) for gap in view.gaps] == [("run-queue wait", True)]
+
+
+# -- joins -------------------------------------------------------------------------------------------------
+
+
+def host(root: int, url: str | None = None) -> Source:
+    return source([b"host_process_threads 1\n"], texts={"family": json.dumps({"root": root, "url": url})})
+
+
+def joined(recording: Recording, name: str, engines: int) -> list[int]:
+    sources = host_of(recording, Source(name, "prometheus"), engines)
+    return [root for root, group in families(recording).items() if group == sources]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "engines", "root"),
+    [
+        ([(1, "http://a"), (2, "http://b")], 2, [2]),
+        ([(1, None)], 1, [1]),
+        ([(1, None)], 2, []),
+        ([(1, None), (2, None)], 1, []),
+        ([(1, "http://a")], 1, []),
+        ([], 1, []),
+    ],
+)
+def test_a_host_belongs_to_its_endpoint_or_to_the_only_one(hosts, engines, root):
+    recording = Recording(1, "0", 0.0, [host(*each) for each in hosts])
+    assert joined(recording, "http://b", engines) == root
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"root": "x"}'])
+def test_a_source_that_does_not_say_whose_it_is_joins_nothing(text):
+    lost = source([b"host_process_threads 1\n"], texts={"family": text})
+    assert families(Recording(1, "0", 0.0, [lost])) == {}
