@@ -77,12 +77,16 @@ MAY_IMPORT: dict[str, str] = {
     "segment story timeline told unmetered",
     # show
     "render": "model roofline units",
-    # command line: knows everybody
-    "cli": "commands render roofline",
-    "commands": "clock collectors diagnose export frames model readers record recording render roofline store target",
-    "roofline.__main__": "commands render roofline",
-    "roofline.command": "commands render roofline",
 }
+# The command line knows everybody.
+COMMAND_LINE = {
+    "commands": "",
+    "roofline.__main__": "commands",
+    "roofline.command": "commands",
+    "cli": "commands roofline.command",
+}
+BELOW = " ".join(MAY_IMPORT)
+MAY_IMPORT |= {row: f"{BELOW} {others}" for row, others in COMMAND_LINE.items()}
 
 OPEN_TO_ALL = {"", "errors"}
 
