@@ -44,7 +44,7 @@ def parse(url: str) -> Address:
     """
     found = _URL.match(url.strip())
     if not found or not found["host"] or not url.strip().isprintable() or " " in url.strip():
-        raise KvdoctorError(f"{_shown(url)} is not a URL", _HINT)
+        raise KvdoctorError(f"{_shown(url).strip() or 'what was given'} is not a URL", _HINT)
     scheme = (found["scheme"] or "http").lower()
     if scheme not in _PORTS:
         raise KvdoctorError(f"{_shown(url)}: {scheme} is not read, only http and https", _HINT)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import NoReturn
 
 import typer
 
 from kvdoctor import __version__
-from kvdoctor.commands import judging, recording
+from kvdoctor.commands import judging, recording, streams
 from kvdoctor.commands.argv import with_defaults
 from kvdoctor.commands.light import LightGroup
 from kvdoctor.commands.targets import targets
-from kvdoctor.errors import KvdoctorError
+from kvdoctor.errors import KvdoctorError, Misuse
 from kvdoctor.roofline.command import register as register_roofline
 
-FAILED, INTERRUPTED = 1, 130
+FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 
 app = typer.Typer(
     name="kvdoctor",
@@ -59,23 +58,21 @@ def _fail(error: KvdoctorError) -> None:
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process; a reader that has gone (`| head`) is no error of ours."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(code)
+    """End the process; a reader that has gone (`| head`) is no error of ours, a full disk is."""
+    reason = streams.failure()
+    if reason:
+        sys.stderr.write(f"kvdoctor: standard output could not be written: {reason}\n  try: make room\n")
+    sys.exit(FAILED if reason else code)
 
 
 def main() -> NoReturn:
     """Run the command line."""
+    streams.guard()
     try:
         app(args=with_defaults(sys.argv[1:]), prog_name="kvdoctor")
     except KvdoctorError as error:
         _fail(error)
-        _leave(FAILED)
-    except BrokenPipeError:
-        _leave(0)
+        _leave(MISUSED if isinstance(error, Misuse) else FAILED)
     except KeyboardInterrupt:
         _leave(INTERRUPTED)
     except SystemExit as end:

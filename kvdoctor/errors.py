@@ -1,4 +1,4 @@
-"""The two ways in which kvdoctor says that something cannot be done."""
+"""The ways in which kvdoctor says that something cannot be done."""
 
 
 class KvdoctorError(Exception):
@@ -8,6 +8,10 @@ class KvdoctorError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+
+class Misuse(KvdoctorError):
+    """A command line that cannot be meant: exit code 2."""
 
 
 class Unavailable(Exception):

@@ -101,7 +101,7 @@ def record(
     `gaps` are known before the first reading and are saved with it. `on_scrape` is called in the caller's
     thread, after each reading has been saved.
     """
-    if not (interval_s > 0 and seconds >= 0 and math.isfinite(seconds / interval_s)):
+    if not (0 < interval_s < math.inf and seconds >= 0 and math.isfinite(seconds / interval_s)):
         raise KvdoctorError(
             "the interval must be above 0 s, the duration 0 s or more", "--seconds 15 --interval 1"
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import json
 import os
 import time
@@ -18,26 +17,32 @@ from kvdoctor.model import Gap
 from kvdoctor.recording import Recording, Source
 from kvdoctor.restore import load, load_stream
 
-__all__ = ["SUFFIX", "Writer", "load", "load_stream", "save", "state_file"]
+__all__ = ["SUFFIX", "Exists", "Writer", "load", "load_stream", "save"]
 
 SUFFIX = ".kvrec"
+MAX_NAMES = 10_000
+"""Recordings of one second that are told apart by a number."""
 SERIES_A_FRAME = 64
 """Keeps a frame of the longest series that the parser takes, 64 KiB each, under the limit of a frame."""
 Changes = tuple["array[int]", "array[float]"]
+
+
+class Exists(KvdoctorError):
+    """There is a file of that name."""
 
 
 class Writer:
     """Writes one recording. Each frame has reached the operating system when the call returns.
 
     When the disk is full the file keeps its whole frames, `failure` says why, and further calls do nothing:
-    the recording goes on in memory.
+    the recording goes on in memory. `size` is the number of bytes in the file.
     """
 
     def __init__(self, descriptor: int, path: Path) -> None:
         self.path = path
         self.failure: str | None = None
         self._descriptor = descriptor
-        self._size = 0
+        self.size = 0
         self._columns: list[int] = []
 
     @classmethod
@@ -48,9 +53,7 @@ class Writer:
         try:
             return cls(os.open(path, flags, 0o600), path)
         except FileExistsError:
-            raise KvdoctorError(
-                f"{path} exists already", "choose another name: nothing is written over"
-            ) from None
+            raise Exists(f"{path} exists already", "choose another name: nothing is written over") from None
         except (OSError, ValueError) as error:
             raise KvdoctorError(f"{path} cannot be written: {_why(error)}", "choose another folder") from None
 
@@ -105,7 +108,7 @@ class Writer:
         try:
             while rest:
                 rest = rest[os.write(self._descriptor, rest) :]
-            self._size += len(data)
+            self.size += len(data)
         except OSError as error:
             self.failure = _why(error)
             self._cut_back()
@@ -113,7 +116,7 @@ class Writer:
     def _cut_back(self) -> None:
         """Drop the frame that was half written. Where that fails too, the file still opens up to it."""
         try:
-            os.ftruncate(self._descriptor, self._size)
+            os.ftruncate(self._descriptor, self.size)
         except OSError as error:
             self.failure = f"{self.failure}; {_why(error)}"
 
@@ -140,17 +143,29 @@ def changes_of(source: Source) -> Iterator[Changes]:
     yield from changes
 
 
-def state_file(wall: float) -> Path:
-    """Return a new name in the user's state folder, which is made when missing."""
-    base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+def create_in_state(wall: float) -> Writer:
+    """Make a new file, named after a time, in the user's state folder, which is made when missing.
+
+    KvdoctorError when that cannot be done. Of two programs that start in one second each gets a name of its own.
+    """
+    base = os.environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(base):  # the XDG specification has relative ones ignored
+        base = os.path.expanduser("~/.local/state")
     folder = Path(base) / "kvdoctor"
     try:
+        if not folder.is_absolute():
+            raise FileNotFoundError(errno.ENOENT, "this user has no home folder")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise KvdoctorError(f"{folder} cannot be made: {_why(error)}", "name a file with --save") from None
     stem = time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime(wall))
-    names = (folder / f"{stem}{f'-{n}' if n else ''}{SUFFIX}" for n in itertools.count())
-    return next(name for name in names if not name.exists())
+    for n in range(MAX_NAMES):
+        path = folder / f"{stem}{f'-{n}' if n else ''}{SUFFIX}"
+        try:
+            return Writer.create(path)
+        except Exists:
+            continue
+    raise KvdoctorError(f"{folder} has no free name", "name a file with --save")
 
 
 def _why(error: Exception) -> str:

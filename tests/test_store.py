@@ -23,7 +23,7 @@ from kvdoctor.errors import KvdoctorError
 from kvdoctor.exposition import Parser
 from kvdoctor.model import Cost, Gap
 from kvdoctor.recording import Recording, Source, add_reading
-from kvdoctor.store import Writer, load, load_stream, save, state_file
+from kvdoctor.store import Writer, create_in_state, load, load_stream, save
 
 TEXTS = (b'a{x="1"} 1\nb 2\n', b'a{x="1"} 5\nb NaN\n', b'a{x="1"} 5\nc{h="\\"[red]\\n"} +Inf\n', b"b 7\n")
 
@@ -219,11 +219,23 @@ def test_a_file_in_the_state_folder_has_a_name_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    first = state_file(0.0)
+    first, second = create_in_state(0.0).path, create_in_state(0.0).path
     assert first == tmp_path / "kvdoctor" / "1970-01-01T00-00-00.kvrec"
-    first.touch()
-    assert state_file(0.0).name == "1970-01-01T00-00-00-1.kvrec"
+    assert second.name == "1970-01-01T00-00-00-1.kvrec"
     assert stat.S_IMODE(first.parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize(("state", "home"), [("relative", "/nowhere"), ("", "relative")])
+def test_no_state_folder_is_made_where_we_happen_to_stand(
+    state: str, home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", state)
+    monkeypatch.setenv("HOME", home)
+    monkeypatch.setattr(Path, "mkdir", lambda path, **_: None)
+    with pytest.raises(KvdoctorError):
+        create_in_state(0.0)
+    assert not list(tmp_path.iterdir())
 
 
 HEAD = frames.MAGIC + b"1\n"

@@ -66,7 +66,7 @@ class Endpoint:
         self.name, self.role = self._address.name, role
         self._deadline = deadline_s
         self._headers = _headers(self._address, api_key)
-        self._has_key = api_key is not None
+        self._has_key = api_key is not None or self._address.user is not None
         self._wire: Wire | None = None
 
     def read(self) -> Page:
@@ -121,7 +121,10 @@ class Endpoint:
             return _redirect(answer)
         reason, cure = _STATUS.get(status, ("it answers with an error", "look at the server's log"))
         if status == 401 and self._has_key:
-            reason, cure = "it does not accept the key", "check the value of --api-key"
+            reason, cure = (
+                "it does not accept the key",
+                "check the value of --api-key, or what the URL carries",
+            )
         kind = Refused if status in _LASTING else Unavailable
         return kind(f"{reason} (HTTP {status})", cure)
 
@@ -155,6 +158,8 @@ def _redirect(answer: Answer) -> Refused:
 def _check(answer: Answer) -> None:
     """Raise Refused when a page that came with status 200 is no metrics page."""
     start = answer.body[:512].lstrip()
+    if not start and answer.cut:
+        raise Unavailable("it broke off before it had said anything", "look at the server's log")
     if not start:
         raise Unavailable("it answers with an empty page", "are its metrics switched on?")
     if start.startswith(b"<"):

@@ -7,7 +7,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from kvdoctor.errors import KvdoctorError
+from kvdoctor.errors import Misuse
 
 _TIME = re.compile(r"^\s*([0-9.]+)\s*(us|ms|s)?\s*$")
 _SCALE = {"us": 1e-6, "ms": 1e-3, "s": 1.0, None: 1.0}
@@ -27,7 +27,7 @@ class Told:
 
 
 def seconds(text: str) -> float:
-    """Parse `2s`, `50ms`, `0.05`; KvdoctorError for anything else."""
+    """Parse `2s`, `50ms`, `0.05`; Misuse for anything else."""
     match = _TIME.match(text)
     value = (
         float(match[1]) * _SCALE[match[2]]
@@ -35,26 +35,26 @@ def seconds(text: str) -> float:
         else math.nan
     )
     if not (math.isfinite(value) and value > 0):
-        raise KvdoctorError(f"{text!r} is not a time above 0", "write it as 2s or 50ms")
+        raise Misuse(f"{text!r} is not a time above 0", "write it as 2s or 50ms")
     return value
 
 
 def objectives(text: str) -> dict[str, str]:
-    """Parse `ttft=2s,itl=50ms` into facts; KvdoctorError for an unknown name."""
+    """Parse `ttft=2s,itl=50ms` into facts; Misuse for an unknown name."""
     facts = {}
     for item in filter(None, text.split(",")):
         name, _, value = item.partition("=")
         if name.strip() not in ("ttft", "itl") or not value:
-            raise KvdoctorError(f"{item!r} is not an objective", "--slo ttft=2s,itl=50ms")
+            raise Misuse(f"{item!r} is not an objective", "--slo ttft=2s,itl=50ms")
         facts[f"slo_{name.strip()}"] = repr(seconds(value))
     if not facts:
-        raise KvdoctorError("--slo names no objective", "--slo ttft=2s,itl=50ms")
+        raise Misuse("--slo names no objective", "--slo ttft=2s,itl=50ms")
     return facts
 
 
 def _positive(name: str, value: float) -> str:
     if not (math.isfinite(value) and value > 0):
-        raise KvdoctorError(f"--{name} must be above 0, not {value:g}", f"give --{name} in GB/s")
+        raise Misuse(f"--{name} must be above 0, not {value:g}", f"give --{name} in GB/s")
     return repr(value)
 
 
@@ -86,11 +86,11 @@ def facts(told: Told) -> dict[str, str]:
         found |= _model(told.model)
     if told.tp is not None:
         if told.tp < 1:
-            raise KvdoctorError(f"--tp must be 1 or more, not {told.tp}", "the number of cards of one rank")
+            raise Misuse(f"--tp must be 1 or more, not {told.tp}", "the number of cards of one rank")
         found["tp"] = str(told.tp)
     if told.slow:
         if told.slow not in ("ttft", "itl"):
-            raise KvdoctorError(f"--slow is ttft or itl, not {told.slow!r}", "--slow itl")
+            raise Misuse(f"--slow is ttft or itl, not {told.slow!r}", "--slow itl")
         found["slow"] = told.slow
     if told.slo:
         found |= objectives(told.slo)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from kvdoctor.errors import KvdoctorError
+from kvdoctor.model import Gap
 
 if TYPE_CHECKING:
     from kvdoctor.commands.output import Output
+    from kvdoctor.model import Diagnosis
     from kvdoctor.recording import Recording
 
 Gpu = Annotated[str | None, typer.Option(help="card, for its bandwidth: H100, A100-80GB, L4, ...")]
@@ -42,16 +44,25 @@ Files = Annotated[
 ]
 
 
-def _answer(recording: Recording, output: Output) -> None:
+def _answer(recording: Recording, output: Output) -> NoReturn:
     """Judge a recording, show it, and leave with the exit code."""
     from kvdoctor.commands.output import show
+
+    raise typer.Exit(show(_judged(recording), output))
+
+
+def _judged(recording: Recording) -> Diagnosis:
+    """Judge a recording; KvdoctorError when there is nothing in it to judge."""
     from kvdoctor.diagnose import diagnose
 
+    names = ", ".join(source.name for source in recording.sources)
+    if not any(source.at for source in recording.sources):
+        last = recording.gaps[-1] if recording.gaps else Gap(names, "it is empty", "record again")
+        raise KvdoctorError(f"{last.source} holds no reading: {last.reason}", last.cure)
     diagnosis = diagnose(recording)
     if not diagnosis.targets and "pid" not in recording.facts:
-        names = ", ".join(source.name for source in recording.sources)
         raise KvdoctorError(f"no engine that is known here exports {names}", "give the engine's own /metrics")
-    raise typer.Exit(show(diagnosis, output))
+    return diagnosis
 
 
 def diagnose(
@@ -86,16 +97,18 @@ def diagnose(
     kvdoctor diagnose recording.kvd --slow itl --json
     """
     from kvdoctor.commands.facts import Told, facts
+    from kvdoctor.commands.length import check_length
     from kvdoctor.commands.output import Output
 
     output = Output(html, json, markdown, fail_on)
-    output.check()
+    output.check(save=save)
     told = facts(Told(gpu, bandwidth, model, tp, link, slow, slo))
     if files:
         if url or pid is not None:
             raise typer.BadParameter("FILE stands alone: --url and --pid watch a live engine")
-        recording = _read(files, told, save)
-    elif url and pid is None:
+        _answer(_read(files, told, save), output)
+    check_length(seconds, interval)
+    if url and pid is None:
         from kvdoctor.commands.live import record_live
 
         recording = record_live(
@@ -112,6 +125,7 @@ def diagnose(
 
 def _read(files: list[str], told: dict[str, str], save: str | None) -> Recording:
     """Read files; what the user tells now goes before what the recording was told."""
+    from kvdoctor.commands.output import print_note
     from kvdoctor.readers import read
     from kvdoctor.store import save as save_recording
 
@@ -119,6 +133,7 @@ def _read(files: list[str], told: dict[str, str], save: str | None) -> Recording
     recording.facts.update(told)
     if save is not None:
         save_recording(recording, save)
+        print_note(f"recording: {save}")
     return recording
 
 
@@ -161,12 +176,8 @@ def diff(
     \b
     kvdoctor diff before.kvd after.kvd
     """
-    from rich.console import Console
-
-    from kvdoctor.diagnose import diagnose as judge
+    from kvdoctor.commands.streams import console
     from kvdoctor.readers import read
     from kvdoctor.render import diff as comparison
 
-    comparison.render(
-        judge(read([before])), judge(read([after])), Console(highlight=False, markup=False, emoji=False)
-    )
+    comparison.render(_judged(read([before])), _judged(read([after])), console())

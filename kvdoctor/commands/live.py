@@ -14,7 +14,7 @@ from kvdoctor.commands.output import print_note
 from kvdoctor.errors import KvdoctorError
 from kvdoctor.model import Gap
 from kvdoctor.recording import Recording, Source
-from kvdoctor.store import Writer, state_file
+from kvdoctor.store import Writer, create_in_state
 
 if TYPE_CHECKING:
     from kvdoctor.record import Place
@@ -48,14 +48,12 @@ class Progress:
             sys.stderr.flush()
 
     def _header(self, recording: Recording) -> None:
-        from rich.console import Console
-
+        from kvdoctor.commands.streams import console
         from kvdoctor.diagnose import diagnose
         from kvdoctor.render.terminal import live_header
 
         found = diagnose(recording)
-        console = Console(stderr=True, highlight=False, markup=False, emoji=False)
-        console.print(live_header(found.targets, found.header, found.window.seconds))
+        console(stderr=True).print(live_header(found.targets, found.header, found.window.seconds))
 
     def end(self) -> None:
         """Clear the line."""
@@ -63,13 +61,16 @@ class Progress:
             sys.stderr.write("\r" + " " * 40 + "\r")
 
 
-def _writer(path: str | None) -> tuple[Writer | None, tuple[Gap, ...]]:
-    """Open the recording's file; where the default place cannot be written, go on without one."""
+def _writer(path: str | None, must_save: bool) -> tuple[Writer | None, tuple[Gap, ...]]:
+    """Open the recording's file; where the default place cannot be written, go on without one unless it must be."""
     if path is not None:
         return Writer.create(path), ()
     try:
-        return Writer.create(state_file(SystemClock().wall())), ()
+        return create_in_state(SystemClock().wall()), ()
     except KvdoctorError as error:
+        if must_save:
+            raise
+        print_note(f"the recording is not saved: {error.message}; --save FILE names another place")
         return None, (Gap("recording", f"not saved: {error.message}", error.hint),)
 
 
@@ -84,10 +85,12 @@ def record_live(
     family: Family | None = None,
     known: Sequence[Gap] = (),
     given: bool = True,
+    must_save: bool = False,
 ) -> Recording:
     """Record endpoints side by side, with what the host tells of a family; KvdoctorError when nobody ever answered.
 
-    `known` are gaps that are known before. A key goes only to URLs that the user has `given`.
+    `known` are gaps that are known before. A key goes only to URLs that the user has `given`. A recording that
+    `must_save` and could not be saved whole is an error; else it is said, and the answer made all the same.
     """
     from kvdoctor.record import record
 
@@ -95,7 +98,7 @@ def record_live(
     endpoints = [Endpoint(url, api_key=key) for url in urls]
     hosts, settled = _host(family, endpoints) if family is not None else ((), ())
     places: list[Place] = [*endpoints, *hosts]
-    writer, gaps = _writer(save)
+    writer, gaps = _writer(save, must_save)
     progress = Progress(seconds)
     try:
         recording = record(
@@ -115,8 +118,22 @@ def record_live(
         _discard(writer)
         raise _never_answered(recording)
     if writer is not None:
-        print_note(f"recording: {writer.path}")
+        _tell(writer, must_save)
     return recording
+
+
+def _tell(writer: Writer, must_save: bool) -> None:
+    """Say where the recording is, and what is wrong with it."""
+    if writer.failure is None:
+        print_note(f"recording: {writer.path}")
+        return
+    if not writer.size:
+        _discard(writer)
+    state = "is not whole" if writer.size else "is not saved"
+    reason = f"the recording {writer.path} {state}: {writer.failure}"
+    if must_save:
+        raise KvdoctorError(reason, "make room, or name another file with --save")
+    print_note(reason)
 
 
 def _host(family: Family, endpoints: Sequence[Endpoint]) -> tuple[tuple[Place, ...], tuple[Gap, ...]]:

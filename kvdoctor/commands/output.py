@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
-from kvdoctor.errors import KvdoctorError
+from kvdoctor.commands import destination
+from kvdoctor.commands.destination import STDOUT
+from kvdoctor.commands.streams import console
+from kvdoctor.errors import KvdoctorError, Misuse
 from kvdoctor.model import Bound, Diagnosis, State
+from kvdoctor.render import RENDERERS
 
 FAILED_ON = 3
 """Exit code when --fail-on matches."""
@@ -29,48 +32,25 @@ class Output:
         pairs = (("html", self.html), ("json", self.json), ("markdown", self.markdown))
         return tuple((name, where) for name, where in pairs if where is not None)
 
-    def check(self) -> tuple[str, ...]:
-        """Return the names of --fail-on; KvdoctorError for a name that does not exist or two texts on one stream."""
+    @property
+    def bounds(self) -> tuple[str, ...]:
+        """Return the names of --fail-on; Misuse for one that does not exist."""
+        if self.fail_on is None:
+            return ()
         known = {b.value for b in Bound} | {s.value for s in State if s is not State.BOUND}
-        names = tuple(n.strip() for n in (self.fail_on or "").split(",") if n.strip())
+        names = tuple(n.strip() for n in self.fail_on.split(",") if n.strip())
+        hint = f"one of {', '.join(sorted(known))}"
+        if not names:
+            raise Misuse("--fail-on names nothing", hint)
         for name in names:
             if name not in known:
-                raise KvdoctorError(f"--fail-on does not know {name!r}", f"one of {', '.join(sorted(known))}")
-        if sum(1 for _, where in self.files if where == "-") > 1:
-            raise KvdoctorError("only one report can go to standard output", "name a file for the others")
-        for _, where in self.files:
-            _refuse_recording(where)
+                raise Misuse(f"--fail-on does not know {name!r}", hint)
         return names
 
-
-def _refuse_recording(where: str) -> None:
-    """Never write a report over a recording: `--json FILE` takes the next word as its file."""
-    from kvdoctor.frames import MAGIC
-
-    if where == "-" or not Path(where).is_file():
-        return
-    try:
-        with open(where, "rb") as file:
-            start = file.read(max(len(MAGIC), 2))
-    except OSError:
-        return
-    if start.startswith((MAGIC, b"\x1f\x8b")):
-        raise KvdoctorError(
-            f"{where} is a recording, not a report", "put FILE before --json, or write --json -"
-        )
-
-
-def _write(text: str, where: str) -> None:
-    if where == "-":
-        sys.stdout.write(text)
-        sys.stdout.flush()
-        return
-    try:
-        Path(where).write_text(text, encoding="utf-8")
-    except OSError as error:
-        hint = "name a file in a folder that exists and has room"
-        raise KvdoctorError(f"{where} cannot be written: {error.strerror or error}", hint) from None
-    print_note(f"{where} written")
+    def check(self, *, save: str | None = None) -> None:
+        """Look at everything that could fail at the end; KvdoctorError for what will."""
+        _ = self.bounds
+        destination.check(self.files, save)
 
 
 def print_note(text: str) -> None:
@@ -82,18 +62,27 @@ def print_note(text: str) -> None:
 
 
 def show(diagnosis: Diagnosis, output: Output) -> int:
-    """Write every report asked for, the terminal's unless standard output is taken; return the exit code."""
-    names = output.check()
-    from kvdoctor.render import RENDERERS
+    """Write every report asked for, the terminal's unless standard output is taken; return the exit code.
 
-    for name, where in sorted(output.files, key=lambda file: file[1] == "-"):
-        _write(importlib.import_module(RENDERERS[name]).render(diagnosis), where)
-    if not any(where == "-" for _, where in output.files):
-        from rich.console import Console
-
+    One that cannot be written does not keep the others back.
+    """
+    failures = []
+    for name, where in sorted(output.files, key=lambda file: file[1] == STDOUT):
+        text = importlib.import_module(RENDERERS[name]).render(diagnosis)
+        if where == STDOUT:
+            sys.stdout.write(text)
+            continue
+        try:
+            destination.write(text, where)
+            print_note(f"{where} written")
+        except KvdoctorError as failure:
+            failures.append(failure)
+    if not any(where == STDOUT for _, where in output.files):
         from kvdoctor.render import terminal
 
-        terminal.render(diagnosis, Console(highlight=False, markup=False, emoji=False))
-        sys.stdout.flush()
+        terminal.render(diagnosis, console())
+    sys.stdout.flush()
+    if failures:
+        raise KvdoctorError("; ".join(failure.message for failure in failures), failures[0].hint)
     found = {diagnosis.primary_name} | {bound.value for bound, _ in diagnosis.contributing}
-    return FAILED_ON if found & set(names) else 0
+    return FAILED_ON if found & set(output.bounds) else 0

@@ -22,9 +22,13 @@ def record(
     \b
     kvdoctor record --url http://host:8000 --seconds 600 --save before.kvd
     """
+    from kvdoctor.commands.length import check_length
     from kvdoctor.commands.live import record_live
 
-    record_live(url, seconds=seconds, interval_s=interval, facts={}, save=save, api_key=api_key)
+    check_length(seconds, interval)
+    record_live(
+        url, seconds=seconds, interval_s=interval, facts={}, save=save, api_key=api_key, must_save=True
+    )
 
 
 def export(
@@ -35,8 +39,11 @@ def export(
     \b
     kvdoctor export recording.kvd > recording.prom
     """
+    from kvdoctor.commands.streams import reader_gone
     from kvdoctor.export import export_text
     from kvdoctor.readers import read
 
     for piece in export_text(read([file])):
         sys.stdout.write(piece)
+        if reader_gone():
+            return

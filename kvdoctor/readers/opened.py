@@ -83,7 +83,7 @@ class Unzipped(io.RawIOBase):
 @contextmanager
 def open_file(path: str) -> Iterator[Opened]:
     """Open a file, or stdin for `-`; KvdoctorError when it cannot be opened or has nothing in it."""
-    name = "stdin" if path == STDIN else os.path.basename(path) or path
+    name = "stdin" if path == STDIN else _text(os.path.basename(path) or path)
     try:
         raw = sys.stdin.buffer if path == STDIN else open(path, "rb")  # noqa: SIM115
     except IsADirectoryError:
@@ -113,6 +113,11 @@ def _recognised(raw: BinaryIO, name: str) -> Opened:
         return Opened(stream, name, modified)
     unzipped = Unzipped(stream)
     return Opened(io.BufferedReader(unzipped, PIECE), name, modified, unzipped)
+
+
+def _text(path: str) -> str:
+    """Return a file name as text: one may hold bytes that are not UTF-8."""
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def _why(error: Exception) -> str:
