@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvdoctor.case import COST, OF_TTFT, Case
 from kvdoctor.judge import Judgement
-from kvdoctor.ledger import queue_wait
+from kvdoctor.queue_wait import queue_wait
 from kvdoctor.model import Basis, Bound, Confidence, Metric, Quantile, State, Verdict
 from kvdoctor.units import count, duration, percent
 

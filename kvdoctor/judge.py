@@ -222,7 +222,9 @@ def judge(case: Case, findings: tuple[Finding, ...], slow: str | None = None) ->
         by_metric = {each: _nameless(case, each, reasons) for each in Metric}
         return Judgement(State.HEALTHY, metric, None, by_metric, (), findings)
     other = Metric.ITL if metric is Metric.TTFT else Metric.TTFT
-    for each in (metric, other):
+    ratios = misses(case)
+    blame = (metric,) if ratios.get(metric, 0.0) > 1 >= ratios.get(other, 0.0) else (metric, other)
+    for each in blame:
         named = by_metric[each]
         if isinstance(named, Finding):
             chosen = _same_bound(case, named, findings)

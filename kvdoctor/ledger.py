@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from kvdoctor.histogram import Histogram, Split
 from kvdoctor.machine import Machine
 from kvdoctor.model import Basis, Ledger, Metric, Part
+from kvdoctor.queue_wait import DRIFT, Wait, kv_wait, queue_wait
 from kvdoctor.traffic import Traffic
 from kvdoctor.units import duration, percent
 
@@ -25,62 +25,8 @@ HIDDEN = 0.5
 """Tail's excess over the prompts' share of full steps, below which the steady step itself is full of prefill."""
 IMPOSSIBLE = 1.05
 """Modelled reads over the step from which an input must be wrong: nothing reads faster than the ceiling."""
-DRIFT = 0.1
-"""Share of TTFT that queue and prefill histograms must leave before they are taken to be of other requests."""
 ROUNDING = 1e-9
 """Share of a ledger within which its sum is a matter of rounding: a residual that small could turn negative."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """One estimate of a part, with its basis."""
-
-    seconds: float
-    basis: Basis
-    note: str = ""
-
-
-def queue_wait(traffic: Traffic) -> Wait | None:
-    """Mean time from queued to first scheduled, by the histogram where its cohort fits, else by Little's law.
-
-    Preempted requests wait again, so with preemptions Little's figure is only an upper bound.
-    """
-    little = traffic.little_queue
-    if traffic.cohort and traffic.queue is not None and traffic.queue.mean is not None:
-        return _drifted(traffic, traffic.queue.mean) or Wait(
-            traffic.queue.mean, Basis.MEASURED, "queue histogram"
-        )
-    if little is None:
-        return None
-    if traffic.preemptions == 0:
-        return Wait(little, Basis.MEASURED, "mean waiting over the rate of first tokens")
-    whole = traffic.ttft.mean if traffic.ttft is not None else None
-    if traffic.prefill_guess is None or whole is None:
-        return Wait(little, Basis.UPPER_BOUND, "waits after a preemption included")
-    left = max(0.0, whole - traffic.prefill_guess)
-    return Wait(min(little, left), Basis.RESIDUAL, "what prefill leaves: the preempted wait again")
-
-
-def _drifted(traffic: Traffic, finished: float) -> Wait | None:
-    """What prefill leaves of TTFT, where long requests finish while others queue: the histogram is of earlier
-    ones. Never over Little's figure, which counts the waiting of now; None where nothing drifts."""
-    little, whole = traffic.little_queue, traffic.ttft.mean if traffic.ttft is not None else None
-    prefill = traffic.prefill.mean if traffic.prefill is not None else None
-    if traffic.short or traffic.same_requests or little is None or whole is None or prefill is None:
-        return None
-    left = whole - prefill
-    if left - finished < DRIFT * whole or little <= finished:
-        return None
-    note = "what prefill leaves: the queue histogram is of earlier requests"
-    return Wait(max(finished, min(little, left)), Basis.RESIDUAL, note)
-
-
-def kv_wait(traffic: Traffic, queue: float, transfer_seconds: float | None) -> float:
-    """Seconds a request waits for its KV, inside its queue time: deferred by Little, or the transfers' own."""
-    deferred = 0.0
-    if traffic.deferred is not None and traffic.first_tokens and traffic.seconds > 0:
-        deferred = traffic.deferred.mean * traffic.seconds / traffic.first_tokens
-    return min(queue, max(deferred, transfer_seconds or 0.0))
 
 
 def _prefill_parts(traffic: Traffic, prefill: Wait, load: float) -> list[Part]:
@@ -100,9 +46,16 @@ def _prefill_parts(traffic: Traffic, prefill: Wait, load: float) -> list[Part]:
     return parts
 
 
+def _nobody_waits(traffic: Traffic, seconds: float) -> bool:
+    """Say whether both figures of the queue are so small that its drift can't be what is left of TTFT."""
+    figures = (traffic.little_queue, traffic.queue.mean if traffic.queue is not None else None)
+    return all(figure is not None and figure < DRIFT * seconds for figure in figures)
+
+
 def _rest(traffic: Traffic, seconds: float) -> list[Part]:
     """Name what is left of TTFT: the front end's where the cohorts are the same requests, else unexplained."""
-    if not (traffic.cohort and (traffic.short or traffic.same_requests) and traffic.preemptions == 0):
+    settled = traffic.short or traffic.same_requests or _nobody_waits(traffic, seconds)
+    if not (traffic.cohort and settled and traffic.preemptions == 0):
         return [Part(UNEXPLAINED, seconds, Basis.RESIDUAL, note="the histograms are of other requests")]
     parts = [Part(FRONTEND, seconds, Basis.RESIDUAL, note="arrival to queued, and the way back")]
     tail = traffic.tail

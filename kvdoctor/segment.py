@@ -74,12 +74,23 @@ def restarts(source: Source, engine: Engine) -> list[int]:
     return found
 
 
+TORN = 0.1
+"""Series that a stretch's second reading adds, over those of its first, from which the first was a torn page."""
+
+
+def _whole_first(source: Source, first: int, last: int) -> int:
+    """Pass over a first reading that was cut: the counters that it lacks would count from nothing."""
+    births = [column.index[0] for column in source.columns if column.index]
+    seen, added = sum(b <= first for b in births), sum(b == first + 1 for b in births)
+    return first + 1 if first + 1 < last and added > TORN * seen else first
+
+
 def stretches(source: Source, engine: Engine) -> list[Stretch]:
     """Return the stretches between restarts, in order. An empty source has none."""
     if not source.at:
         return []
     edges = [0, *restarts(source, engine), len(source.at)]
-    return [Stretch(a, b - 1) for a, b in itertools.pairwise(edges) if b > a]
+    return [Stretch(_whole_first(source, a, b - 1), b - 1) for a, b in itertools.pairwise(edges) if b > a]
 
 
 def chosen(source: Source, engine: Engine) -> Stretch | None:

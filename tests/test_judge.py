@@ -367,3 +367,20 @@ def test_a_metric_that_misses_its_objective_without_a_cause_cannot_be_told():
     found = judged((), **SLOW_ITL)
     assert found.by_metric == {Metric.TTFT: State.HEALTHY, Metric.ITL: State.INSUFFICIENT}
     assert found.state is State.INSUFFICIENT
+
+
+@pytest.mark.parametrize(
+    ("ttft", "state"),
+    [
+        pytest.param(1.0, State.BOUND, id="TTFT is met as well"),
+        pytest.param(4.0, State.INSUFFICIENT, id="TTFT misses its objective for no reason that is seen"),
+    ],
+)
+def test_a_metric_that_misses_its_objective_is_not_answered_for_by_one_that_is_fine(ttft, state):
+    stall = likely(Bound.CAPACITY, "preemption", Metric.ITL, 1.0)
+    buckets = {ttft * 1.1: 100.0}
+    found = judged(
+        (stall,), ttft_mean=ttft, ttft_buckets=buckets, queue_mean=0.9 * ttft, outputs=101, itl_mean=0.02
+    )
+    assert isinstance(found.by_metric[Metric.ITL], Finding)
+    assert found.state is state

@@ -18,7 +18,7 @@ PACKAGE = ROOT / "kvdoctor"
 # Vocabulary and nouns. `errors` and the version in `kvdoctor` itself are open to all.
 NOUNS = "metrics model recording units"
 # What was seen, as signals and sums: no opinion yet.
-SEEN = "histogram hostview ledger machine timeline traffic waiting"
+SEEN = "histogram hostview ledger machine queue_wait timeline traffic waiting"
 
 MAY_IMPORT: dict[str, str] = {
     # vocabulary and nouns
@@ -28,7 +28,8 @@ MAY_IMPORT: dict[str, str] = {
     "frames": "",
     "metrics": "",
     "model": "",
-    "probes": "",
+    "probes": "reference",
+    "reference": "",
     "recording": "model",
     "secrets": "",
     "stackclass": "",
@@ -63,13 +64,14 @@ MAY_IMPORT: dict[str, str] = {
     "segment": "engines recording",
     "timeline": "engines histogram metrics recording",
     "traffic": "histogram metrics timeline",
+    "queue_wait": "model traffic",
     "waiting": "metrics timeline traffic",
     # think: from signals to opinions
     "case": f"{SEEN} metrics model",
     "causes": f"case {SEEN} metrics model stackclass units",
-    "ledger": "histogram machine model traffic units",
+    "ledger": "histogram machine model queue_wait traffic units",
     "judge": "case histogram ledger model",
-    "confidence": "case judge ledger model units",
+    "confidence": "case judge ledger model queue_wait units",
     "story": "case judge ledger model units",
     "overview": "case causes histogram judge metrics model",
     "unmetered": "case causes engines hostread judge machine model recording timeline",

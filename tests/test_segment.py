@@ -128,3 +128,16 @@ def test_without_a_stretch_long_enough_the_longest_is_judged(values, seconds, ex
 def test_the_newest_stretch_of_five_seconds_is_judged(after, expected):
     values = [float(v) for v in range(10, 20)] + [float(v) for v in range(int(after) + 1)]
     assert chosen(page(values).source(), ENGINE) == expected
+
+
+@pytest.mark.parametrize(
+    ("torn", "first"),
+    [pytest.param(1, 0, id="a tenth of the series came late"), pytest.param(2, 1, id="two tenths came late")],
+)
+def test_a_first_reading_that_was_cut_is_passed_over(torn, first):
+    cut = Page(10, 11)
+    for number in range(10):
+        cut = cut.series(f"vllm:kind_{number}_total", [float(v) for v in range(11)], "counter")
+    for number in range(torn):
+        cut = cut.series(f"vllm:late_{number}_total", [NAN, *(1e6 + v for v in range(10))], "counter")
+    assert chosen(cut.source(), ENGINE) == Stretch(first, 10)
