@@ -144,13 +144,15 @@ def _frame(frame: str, generic: bool) -> Doing | None:
 
 
 def classify(frames: str, *, active: bool) -> Doing:
-    """Sort one folded stack, outermost frame first. An inactive thread that nothing names is idle."""
+    """Sort one folded stack, outermost frame first.
+
+    A frame that no pattern knows is `other`, also in an inactive thread: it may as well wait for a disk.
+    An active thread in a wait of the standard library is busy with something that Python does not show.
+    """
     stack = frames.split(";")[::-1]
     for frame in stack:
         doing = _frame(frame, False)
         if doing is not None:
             return doing
-    if not active:
-        return Doing.IDLE
-    innermost = _frame(stack[0], True)
-    return innermost or Doing.OTHER
+    waits = _frame(stack[0], True) is not None
+    return Doing.IDLE if waits and not active else Doing.OTHER

@@ -53,16 +53,23 @@ SGLANG = "sglang.srt.managers.scheduler:Scheduler.event_loop_overlap"
         (SAMPLE, Doing.SAMPLING),
         ("serve:loop;numpy._core.records:fromfile", Doing.DISK),
         ("serve:loop;serve:something_of_its_own", Doing.OTHER),
-        ("threading:Thread.run;concurrent.futures.thread:_worker", Doing.IDLE),
     ],
 )  # fmt: skip
 def test_the_innermost_telling_frame_decides(frames, doing):
     assert classify(frames, active=True) is doing
 
 
-def test_an_inactive_thread_that_nothing_names_is_idle():
-    assert classify("serve:loop", active=False) is Doing.IDLE
-    assert classify("serve:loop", active=True) is Doing.OTHER
+@pytest.mark.parametrize(
+    ("frames", "active", "doing"),
+    [
+        ("threading:Thread.run;concurrent.futures.thread:_worker", False, Doing.IDLE),
+        ("threading:Thread.run;threading:Condition.wait", False, Doing.IDLE),
+        ("asyncio.runners:Runner.run", True, Doing.OTHER),
+        ("threading:Thread.run;serve:loop", False, Doing.OTHER),
+    ],
+)
+def test_only_a_thread_that_stands_in_a_known_wait_is_idle(frames, active, doing):
+    assert classify(frames, active=active) is doing
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,9 @@ def cpu_throttled(case: Case) -> Finding | None:
         Advice("or run fewer threads: OMP_NUM_THREADS at most the quota", "fewer threads to stand still",
                Basis.UPPER_BOUND),
     )  # fmt: skip
-    return Finding(Bound.HOST, Verdict.LIKELY, "cpu_throttled", why, None, cost, cost, evidence, (), advice)
+    return Finding(
+        Bound.HOST, Verdict.LIKELY, "cpu_throttled", why, None, cost, cost or None, evidence, (), advice
+    )
 
 
 def _cpus(number: float | None) -> str:
@@ -102,16 +104,16 @@ def contended(case: Case) -> Finding | None:
         why,
         None,
         cost,
-        cost,
+        cost or None,
         evidence,
         (),
-        (_room(case, cost, who),),
+        (_room(share, cost, who),),
     )
 
 
-def _room(case: Case, cost: float, who: str) -> Advice:
+def _room(share: float, cost: float, who: str) -> Advice:
     if who.startswith("others"):
         do = "give the engine CPUs of its own (cpuset, taskset, a guaranteed pod), or move the others away"
     else:
         do = "run fewer threads than CPUs (OMP_NUM_THREADS, --api-server-count), or allow it more CPUs"
-    return Advice(do, f"up to {percent(case.share(cost))} of a request", Basis.UPPER_BOUND, cost)
+    return Advice(do, f"up to {percent(share)} of the time", Basis.UPPER_BOUND, cost or None)
