@@ -31,6 +31,7 @@ MAY_IMPORT: dict[str, str] = {
     "probes": "reference",
     "reference": "",
     "recording": "model",
+    "reference": "",
     "secrets": "",
     "stackclass": "",
     "told": "model",

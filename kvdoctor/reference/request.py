@@ -1,0 +1,114 @@
+"""One request, its phase, and what a step does for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Phase(str, Enum):
+    """Where a request stands."""
+
+    WAITING = "waiting"
+    LOADING = "loading"
+    """Admitted; its KV is on the way from a far tier."""
+    PREFILL = "prefill"
+    DECODE = "decode"
+    FINISHED = "finished"
+
+
+class Wait(str, Enum):
+    """Why the first of the waiting requests was not admitted in a step."""
+
+    NOTHING = "nothing"
+    SEQUENCES = "sequences"
+    """`max_num_seqs` requests run already."""
+    TOKENS = "tokens"
+    """The step's token budget is spent."""
+    BLOCKS = "blocks"
+    """The pool has too few free blocks."""
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """A prompt of token ids, and everything the scheduler knows of it."""
+
+    name: str
+    prompt: tuple[int, ...]
+    max_tokens: int
+    salt: str = ""
+    """Requests share blocks only under the same salt."""
+    stop: frozenset[int] = frozenset()
+    """Token ids that end the output, themselves included in it."""
+    phase: Phase = Phase.WAITING
+    output: list[int] = field(default_factory=list)
+    computed: int = 0
+    """Tokens whose KV lies in the blocks of the table."""
+    table: list[int] = field(default_factory=list)
+    """The block table."""
+    hashes: list[bytes] = field(default_factory=list)
+    sealed: int = 0
+    """Blocks of the table that are published."""
+    local_hits: int = 0
+    """Tokens found in the pool at the first admission."""
+    promised: int = 0
+    """Tokens that a far tier promised at admission, over all admissions."""
+    delivered: int = 0
+    """Tokens that a far tier delivered."""
+    admissions: int = 0
+    preemptions: int = 0
+    reason: str = ""
+    """Why it finished: length, stop or abort."""
+
+    @property
+    def tokens(self) -> Sequence[int]:
+        """Prompt and output together."""
+        return (*self.prompt, *self.output)
+
+    @property
+    def length(self) -> int:
+        """Tokens of prompt and output."""
+        return len(self.prompt) + len(self.output)
+
+    @property
+    def missing(self) -> int:
+        """Tokens whose KV is still to be computed; one in plain decode."""
+        return self.length - self.computed
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one step computes for one request: `count` tokens from `start` on."""
+
+    request: Request
+    start: int
+    count: int
+    phase: Phase
+    samples: bool
+    """Whether the last of them yields a new token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Blocks to fetch from a far tier into the pool."""
+
+    request: Request
+    blocks: tuple[int, ...]
+    hashes: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One step: what to load and to compute, and what was decided on the way."""
+
+    work: tuple[Work, ...]
+    loads: tuple[Load, ...]
+    admitted: tuple[Request, ...]
+    preempted: tuple[Request, ...]
+    wait: Wait
+
+    @property
+    def tokens(self) -> int:
+        """Tokens computed in the step."""
+        return sum(work.count for work in self.work)
