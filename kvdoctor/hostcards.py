@@ -99,9 +99,13 @@ def _xids(card: _Card) -> tuple[tuple[int, int], ...]:
 
 
 def _foreign(card: _Card) -> tuple[Foreign, ...]:
-    """Return the processes on the card that are none of the family, by memory."""
+    """Return the processes on the card that are none of the family, by memory.
+
+    Where no member is among them either, NVML counts in another pid namespace, and nothing can be told.
+    """
     rows = []
-    for s in card.all(m.GPU_PROCESS):
+    seen = card.all(m.GPU_PROCESS)
+    for s in seen if any(s.labels.get("member") == "true" for s in seen) else ():
         if s.labels.get("member") != "false":
             continue
         pid = s.labels.get("pid", "")

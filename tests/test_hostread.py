@@ -15,7 +15,7 @@ from kvdoctor.collectors.stacks import Stacks
 from kvdoctor.hostread import families, host_of, host_view
 from kvdoctor.recording import Recording, Source
 from kvdoctor.stackclass import Doing
-from kvdoctor.target.family import Cgroup
+from kvdoctor.target.family import Card, Cgroup
 
 ABOUT = {"family": json.dumps({"root": PID, "engine": "vllm", "url": None})}
 
@@ -104,6 +104,14 @@ def test_a_card_is_judged_by_its_readings_under_load():
     assert card.reasons == (("software_thermal", 1.0),)
     assert card.occupancy == pytest.approx(0.54)
     assert [(f.pid, f.occupancy) for f in card.foreign] == [(77, pytest.approx(0.3))]
+
+
+def test_where_no_member_is_seen_on_a_card_nobody_is_called_foreign():
+    nvml = FakeNvml(1)
+    place = Nvml((Card(0),), (1,), load=lambda: nvml)
+    view = host_view([source([place.read().text] * 3, name="nvml", texts=ABOUT)], 0.0, 2.0)
+    assert view is not None
+    assert [card.foreign for card in view.cards] == [()]
 
 
 def test_what_a_collector_could_not_read_is_a_gap_of_the_view(tmp_path):

@@ -70,7 +70,7 @@ def loop(case: Case, known: Finding) -> Finding:
             why,
             None,
             cost,
-            cost,
+            cost or None,
             evidence,
             (),
             (_advice(name, cost, share),),

@@ -23,10 +23,11 @@ _INIT = {
     18: ("the driver's library and its kernel module differ", "reload the driver or restart the container"),
     4: ("NVML may not be used by this user", "run kvdoctor as root"),
 }
+_NOT_SEEN = "in a container: share the host's pids (--pid=host); an engine on CPUs needs none"
 
 
 class Nvml:
-    """The cards of a family, all that are visible where the family names none."""
+    """The cards of a family; where it names none, those on which one of its processes is seen."""
 
     name, kind, role = "nvml", "host", None
 
@@ -51,8 +52,11 @@ class Nvml:
         """Return every counter that the cards have; Unavailable when NVML cannot be used."""
         lines = Lines()
         self._open()
-        for index, handle in self._handles:
+        used = [(i, handle) for i, handle in self._handles if self._cards or self._uses(handle)]
+        for index, handle in used:
             self._card(lines, index, handle)
+        if not used:
+            lines.gap("nvml", "no process of the engine is seen on any card", _NOT_SEEN)
         for (index, xid), count in (self._xid.counts() if self._xid else {}).items():
             lines.add("host_gpu_xids_total", float(count), ("gpu", str(index)), ("xid", str(xid)))
         for (index, what), reason in self._dead.items():
@@ -125,6 +129,13 @@ class Nvml:
     def _fail(self, index: int, what: str, error: Exception) -> None:
         if calls.code(error) not in calls.PASSING:
             self._dead[index, what] = calls.reason(error)
+
+    def _uses(self, handle: Any) -> bool:
+        """Say whether a member is on a card: without that, a card that nobody named is not the engine's."""
+        try:
+            return bool(self._pids & calls.process_memory(self._nvml, handle).keys())
+        except self._nvml.NVMLError:
+            return False
 
     def _processes(self, lines: Lines, index: int, handle: Any, labels: tuple[Label, ...]) -> None:
         """Memory and time occupancy by process; `member` says whether it is one of the family."""

@@ -129,3 +129,10 @@ def test_the_cards_numa_node_comes_from_sys(tmp_path):
     write(tmp_path, {"bus/pci/devices/0000:17:00.0/numa_node": "1\n"})
     found = values(place(FakeNvml(1), sys=str(tmp_path)).read().text)
     assert found['host_gpu_node{gpu="0",node="1"}'] == 1
+
+
+def test_a_card_that_nobody_named_counts_only_with_a_member_on_it():
+    nvml = FakeNvml(2)
+    other = Nvml((), (1,), load=lambda: nvml, sys="/nonexistent")
+    found = values(other.read().text)
+    assert [key.startswith("host_gap") for key in found if "xids" not in key] == [True]
