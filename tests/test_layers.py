@@ -31,7 +31,6 @@ MAY_IMPORT: dict[str, str] = {
     "probes": "reference",
     "reference": "",
     "recording": "model",
-    "reference": "",
     "secrets": "",
     "stackclass": "",
     "told": "model",
