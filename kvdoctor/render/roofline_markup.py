@@ -13,13 +13,13 @@ def paragraph(text: str, style: str = "") -> str:
 
 
 _NUM = ' class="num"'
-# Longer cells are sentences.
+# Longer cells are sentences, and so are those of several words without a figure.
 _NUMBER_LENGTH = 24
 
 
 def _cell(text: str) -> str:
     """A number flush right on one line, or a sentence."""
-    if len(text) > _NUMBER_LENGTH:
+    if len(text) > _NUMBER_LENGTH or (" " in text and not any(map(str.isdigit, text))):
         return f'<td class="soft small">{escape(text)}</td>'
     return f"<td{_NUM}>{escape(text)}</td>"
 
