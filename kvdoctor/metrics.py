@@ -58,6 +58,14 @@ def _histogram(name: str, unit: str, meaning: str) -> Quantity:
 
 # The pool and the scheduler
 KV_CACHE_USAGE = _gauge("kv_cache_usage", "ratio", "share of KV blocks pinned by requests", Across.MAX)
+KV_ALLOCATED = _gauge(
+    "kv_allocated", "ratio", "share of KV blocks that hold anything, cached prefixes included", Across.MAX
+)
+KV_USED = _gauge("kv_used", "tokens", "tokens pinned in the KV pool")
+KV_EVICTABLE = _gauge("kv_evictable", "tokens", "cached tokens that no request pins: the live prefix cache")
+POOL_TOKENS = _gauge("kv_pool", "tokens", "tokens that the KV pools of all ranks hold")
+BLOCK_SIZE = _gauge("kv_block_size", "tokens", "tokens of a KV block", Across.MAX)
+EVICTED = _counter("kv_evicted", "tokens", "tokens evicted from the KV pool")
 CACHE_CONFIG = _add("cache_config", Kind.INFO, "", "cache configuration, as labels of a constant 1")
 RUNNING = _gauge("requests_running", "requests", "requests in the running batch")
 WAITING = _gauge("requests_waiting", "requests", "requests that wait, for whatever reason")
@@ -65,6 +73,7 @@ WAITING_CAPACITY = _gauge("requests_waiting_capacity", "requests", "wait for a s
 WAITING_DEFERRED = _gauge(
     "requests_waiting_deferred", "requests", "wait for remote KV, LoRA, grammar or encoder"
 )
+PAUSED = _gauge("requests_paused", "requests", "running requests that were stopped for want of KV blocks")
 SWAPPED = _gauge("requests_swapped", "requests", "requests whose KV was swapped to the CPU")
 KV_FETCH_WAITING = _gauge("kv_fetch_waiting_to_start", "requests", "asynchronous KV loads not begun")
 KV_FETCH_IN_PROGRESS = _gauge("kv_fetch_in_progress", "requests", "asynchronous KV loads on the way")
@@ -109,6 +118,11 @@ REQUEST_COMPUTED = _histogram(
 )
 REQUEST_PREEMPTIONS = _histogram("request_preemptions", "events", "preemptions of a request, at the end")
 ITERATION_TOKENS = _histogram("iteration_tokens", "tokens", "tokens of one engine step")
+STEP_SECONDS = _histogram("step_seconds", "seconds", "duration of one decode step")
+STEPS = _counter("steps", "steps", "forward passes")
+PROMPT_SECONDS = _counter("prompt_seconds", "seconds", "time that requests spent computing their prompts")
+OUTPUT_SECONDS = _counter("output_seconds", "seconds", "time that requests spent generating")
+DECODE_CONTEXT = _gauge("decode_context", "tokens", "KV tokens that a decode step reads")
 
 # Arithmetic and speculation
 ESTIMATED_FLOPS = _counter("estimated_flops", "flop", "the engine's own arithmetic; 0 when switched off")
@@ -118,6 +132,7 @@ ESTIMATED_WRITE = _counter(
 )
 SPEC_DRAFTS = _counter("spec_drafts", "steps", "steps with a draft")
 SPEC_DRAFT_TOKENS = _counter("spec_draft_tokens", "tokens", "tokens drafted")
+SPEC_LENGTH = _gauge("spec_accept_length", "tokens", "tokens a verify step gives", Across.MAX)
 SPEC_ACCEPTED = _counter("spec_accepted_tokens", "tokens", "drafted tokens accepted")
 
 # KV on the move: between instances, and between tiers
@@ -140,6 +155,19 @@ TIER_QUERIES = _counter("kv_tier_queries", "chunks", "chunks looked up in a far 
 TIER_HITS = _counter("kv_tier_hits", "chunks", "chunks found in a far tier")
 TIER_FAILURES = _counter("kv_tier_failures", "events", "failed promotions, allocations and dropped blocks")
 TIER_USAGE = _gauge("kv_tier_usage", "ratio", "share of an outer tier pinned by transfers", Across.MAX)
+TIER_FILL = _gauge("kv_tier_fill", "ratio", "share of an outer tier that holds KV", Across.MAX)
+TIER_USED = _gauge("kv_tier_used", "bytes", "KV held in outer tiers")
+TIER_CAPACITY = _gauge("kv_tier_capacity", "bytes", "what outer tiers can hold")
+TIER_EVICTIONS = _counter("kv_tier_evictions", "chunks", "chunks, keys or tokens that an outer tier let go")
+LOAD_RATE = _histogram("kv_load_rate", "bytes/s", "rate of a load into HBM")
+TIER_RATE = _histogram("kv_tier_rate", "bytes/s", "rate of a read from a far tier")
+TRANSFER_TCP_BYTES = _counter(
+    "kv_transfer_tcp_bytes", "bytes", "KV bytes between instances that went over TCP"
+)
+TRANSFER_FAILOVERS = _counter(
+    "kv_transfer_failovers", "events", "transfers that changed to another transport"
+)
+TELEMETRY_LOST = _counter("kv_telemetry_lost", "events", "events that a layer's own telemetry dropped")
 LOOKUP = _histogram("kv_lookup", "seconds", "time to look a prompt up in an outer tier")
 REUSE_GAP = _histogram("kv_block_reuse_gap", "seconds", "time between two uses of a block (sampled)")
 IDLE_BEFORE_EVICT = _histogram(
@@ -224,3 +252,11 @@ GPU_XIDS = _counter("gpu_xids", "events", "Xid errors while we watched, by numbe
 GPU_PROCESS_BYTES = _gauge("gpu_process_memory", "bytes", "memory of a process on a card")
 GPU_PROCESS_OCCUPANCY = _gauge("gpu_process_occupancy", "ratio", "share of time with kernels of a process")
 GPU_PROCESS = _gauge("gpu_process", "", "1 for each process on a card")
+
+# The cards, as their profiling counters tell (DCGM)
+DRAM_ACTIVE = _gauge("gpu_dram_active", "ratio", "share of cycles in which HBM moves data", Across.MAX)
+TENSOR_ACTIVE = _gauge("gpu_tensor_active", "ratio", "share of cycles in which tensor pipes work", Across.MAX)
+ENGINE_ACTIVE = _gauge("gpu_engine_active", "ratio", "share of time with any kernel", Across.MAX)
+GPU_PCIE_OUT = _gauge("gpu_pcie_out", "bytes/s", "PCIe traffic from the cards")
+GPU_PCIE_IN = _gauge("gpu_pcie_in", "bytes/s", "PCIe traffic to the cards")
+GPU_LINK_ERRORS = _counter("gpu_link_replays", "events", "PCIe packets sent again")

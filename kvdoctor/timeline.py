@@ -11,6 +11,7 @@ from kvdoctor.engines import plain_name
 from kvdoctor.engines.engine import Engine, Select
 from kvdoctor.histogram import Histogram, from_cumulative, merge
 from kvdoctor.metrics import Across, Kind, Quantity
+from kvdoctor.pick import Term, beside, once
 from kvdoctor.recording import Column, Source
 
 NO_RANK = "0"
@@ -32,13 +33,6 @@ class Gauge:
     """How often it changed: 0 may mean steady, or stale."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Term:
-    column: Column
-    rank: str
-    scale: float
-
-
 class Timeline:
     """One engine's signals between two readings of one source, both included.
 
@@ -52,7 +46,8 @@ class Timeline:
         self._by_name: dict[str, list[Column]] = {}
         for column in source.columns:
             self._by_name.setdefault(plain_name(engine, column.name), []).append(column)
-        self._terms: dict[Quantity, tuple[_Term, ...]] = {}
+        self._terms: dict[Quantity, tuple[Term, ...]] = {}
+        self._once: dict[str, list[Column]] = {}
         self._parts: dict[Quantity, dict[str, tuple[Histogram, Histogram | None]]] = {}
         self.ranks = tuple(sorted(self._ranks())) or (NO_RANK,)
 
@@ -86,12 +81,12 @@ class Timeline:
     def total(self, quantity: Quantity, rank: str | None = None) -> float | None:
         """Return a counter's value since the engine started, summed over ranks; None when absent."""
         terms = self._of_rank(quantity, rank)
-        return sum(self._value(t, self.last) for t in terms) if terms else None
+        return max(0.0, sum(self._value(t, self.last) for t in terms)) if terms else self._nothing(quantity)
 
     def delta(self, quantity: Quantity, rank: str | None = None) -> float | None:
         """Return how much a counter rose in the stretch, summed over ranks; None when absent."""
         terms = self._of_rank(quantity, rank)
-        return sum(self._rise(t) for t in terms) if terms else None
+        return max(0.0, sum(self._rise(t) for t in terms)) if terms else self._nothing(quantity)
 
     def gauge(self, quantity: Quantity, rank: str | None = None) -> Gauge | None:
         """Return a gauge's course, ranks brought together as its quantity says; None when absent."""
@@ -119,7 +114,8 @@ class Timeline:
         known = self._known if quantity.kind is Kind.COUNTER else Column.at
         points = []
         for reading in self.readings if terms else ():
-            values = [v * t.scale for t in terms if math.isfinite(v := known(t.column, reading))]
+            told = (t.of(known(t.column, reading), reading, self._since) for t in terms)
+            values = [v for v in told if math.isfinite(v)]
             if values:
                 points.append((self.source.at[reading], float(together(values))))
         return points
@@ -162,8 +158,8 @@ class Timeline:
         found: dict[str, None] = {}
         for columns in self._by_name.values():
             for column in columns:
-                name = dict(column.labels).get("model_name")
-                if name and self._alive(column):
+                name = dict(column.labels).get(self.engine.model_label)
+                if name and name != "undefined" and self._alive(column):
                     found[name] = None
         return tuple(found)
 
@@ -181,6 +177,11 @@ class Timeline:
         """Return the raw series of a quantity, for those who need their labels."""
         return tuple(term.column for term in self._find(quantity))
 
+    def _nothing(self, quantity: Quantity) -> float | None:
+        """A counter that is not there: 0 for an engine that leaves zeros out, else unknown."""
+        known = self.engine.omits_zero and quantity in self.engine.signals and quantity.kind is Kind.COUNTER
+        return 0.0 if known else None
+
     # -- finding series ------------------------------------------------------------------------------------
 
     def _ranks(self) -> set[str]:
@@ -197,14 +198,39 @@ class Timeline:
     def _rank(self, column: Column) -> str:
         return dict(column.labels).get(self.engine.rank_label, NO_RANK) if self.engine.rank_label else NO_RANK
 
-    def _select(self, select: Select) -> Iterable[_Term]:
-        suffixes = (f"_{select.sample}",) if select.sample else ("", "_total")
-        for suffix in suffixes:
-            columns = self._by_name.get(select.name + suffix, ())
-            found = [c for c in columns if set(select.labels) <= set(c.labels) and self._alive(c)]
+    def _columns(self, name: str, *, every: bool = False) -> list[Column]:
+        if every:
+            return self._by_name.get(name, [])
+        if name not in self._once:
+            self._once[name] = once(self._by_name.get(name, ()), self.engine)
+        return self._once[name]
+
+    def _family_columns(self, name: str, sample: str = "", *, every: bool = False) -> list[Column]:
+        """Return the live series of a family under the first of its spellings that has any."""
+        for suffix in (f"_{sample}",) if sample else ("", "_total"):
+            found = [c for c in self._columns(name + suffix, every=every) if self._alive(c)]
             if found:
-                return [_Term(c, self._rank(c), select.scale) for c in found]
-        return ()
+                return found
+        return []
+
+    def _select(self, select: Select) -> Iterable[Term]:
+        family = self._family_columns(select.name, select.sample, every=select.every)
+        if select.beside and not self._family_columns(select.beside):
+            return ()
+        found = [c for c in family if set(select.labels) <= set(c.labels)]
+        if family and not found and select.lazy:
+            return [Term(family[0], self._rank(family[0]), 0.0)]
+        return [term for c in found if (term := self._term(c, select)) is not None]
+
+    def _term(self, column: Column, select: Select) -> Term | None:
+        gauges: list[Column | None] = [None, None]
+        for place, name in enumerate((select.times, select.over)):
+            if name:
+                gauges[place] = beside(column, self._family_columns(name))
+                if gauges[place] is None:
+                    return None
+        blank = self.engine.blank_above
+        return Term(column, self._rank(column), select.scale, gauges[0], gauges[1], blank)
 
     def _alive(self, column: Column) -> bool:
         """Say whether a series has a number here; one that is infinite at either end tells nothing."""
@@ -217,12 +243,12 @@ class Timeline:
         """Where a counter stood when the stretch began; one that was not there yet stood at nothing."""
         return _zero(column.at(self.first)) if self.first >= 0 else 0.0
 
-    def _value(self, term: _Term, reading: int) -> float:
-        return _zero(self._known(term.column, reading) * term.scale)
+    def _value(self, term: Term, reading: int) -> float:
+        return _zero(term.of(self._known(term.column, reading), reading, self._since))
 
-    def _find(self, quantity: Quantity) -> tuple[_Term, ...]:
+    def _find(self, quantity: Quantity) -> tuple[Term, ...]:
         if quantity not in self._terms:
-            found: tuple[_Term, ...] = ()
+            found: tuple[Term, ...] = ()
             for terms in self.engine.signals.get(quantity, ()):
                 found = tuple(t for select in terms for t in self._select(select))
                 if found:
@@ -230,10 +256,10 @@ class Timeline:
             self._terms[quantity] = found
         return self._terms[quantity]
 
-    def _of_rank(self, quantity: Quantity, rank: str | None) -> tuple[_Term, ...]:
+    def _of_rank(self, quantity: Quantity, rank: str | None) -> tuple[Term, ...]:
         return tuple(t for t in self._find(quantity) if rank in (None, t.rank))
 
-    def _rise(self, term: _Term) -> float:
+    def _rise(self, term: Term) -> float:
         return max(0.0, (self._known(term.column, self.last) - self._before(term.column)) * term.scale)
 
     # -- histograms ----------------------------------------------------------------------------------------
@@ -253,7 +279,7 @@ class Timeline:
     def _by_rank(self, family: Select) -> dict[str, tuple[Histogram, Histogram | None]]:
         ranks: dict[str, list[Column]] = {}
         for suffix in ("_bucket", "_sum", "_count"):
-            for column in self._by_name.get(family.name + suffix, ()):
+            for column in self._columns(family.name + suffix):
                 if set(family.labels) <= set(column.labels) and self._alive(column):
                     ranks.setdefault(self._rank(column), []).append(column)
         built = {}
@@ -271,6 +297,7 @@ class Timeline:
             kind = plain_name(self.engine, column.name)[len(family.name) :]
             if kind == "_bucket":
                 bound = _bound(dict(column.labels).get("le", ""))
+                bound *= family.scale
                 cumulative[bound] = cumulative.get(bound, 0.0) + rise
             elif kind == "_sum":
                 total = _zero(total) + rise * family.scale

@@ -6,6 +6,7 @@ import pytest
 from loads import Page, timeline
 
 from kvdoctor import metrics as m
+from kvdoctor.engines import sglang
 from kvdoctor.engines import plain_name, recognise, version_range
 from kvdoctor.engines.engine import any_of, labelled
 from kvdoctor.engines.vllm import ENGINE
@@ -18,7 +19,8 @@ from kvdoctor.metrics import QUANTITIES, Kind
         (["vllm:num_requests_running"], ENGINE),
         (["ray_vllm_num_requests_running"], ENGINE),
         (["python_info", "process_start_time_seconds", "vllm:x"], ENGINE),
-        (["sglang:num_running_reqs"], None),
+        (["sglang:num_running_reqs"], sglang.ENGINE),
+        (["lmcache:num_hit_tokens_total"], None),
         (["python_info", "http_requests_total"], None),
         (["xvllm:num_requests_running", "vllm_other"], None),
         ([], None),
