@@ -1,0 +1,247 @@
+"""The child process of a probe, both ends: started with a time limit, asked on stdin, answering in JSON lines.
+
+The child is started with `BOOT`, which makes the `kvdoctor` package importable for any Python without a temporary
+folder and without any other package of ours. Its lines are `{"doing": text, "share": 0..1}` for progress, and one of
+`{"result": {...}}`, `{"refused": [reason, cure]}` or `{"failed": [message, hint]}` at the end.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import importlib
+import json
+import os
+import resource
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from kvdoctor.errors import KvdoctorError, Unavailable
+from kvdoctor.probes import PROBES
+
+Tell = Callable[[str, float], None]
+"""Called by a probe with what it does now and the share that is done, 0..1."""
+
+BOOT = """
+import sys
+sys.path[:] = [p for p in sys.path if p]
+import importlib.util as u
+s = u.spec_from_file_location("kvdoctor", sys.argv[1] + "/__init__.py", submodule_search_locations=[sys.argv[1]])
+sys.modules["kvdoctor"] = m = u.module_from_spec(s)
+s.loader.exec_module(m)
+from kvdoctor.probes import child
+child.main()
+"""
+NICE, OOM_SCORE = 10, 1000
+GRACE_S = 2.0
+"""Seconds between the polite and the final signal."""
+MAX_LINE = 64 * 2**20
+"""Bytes of an answer; a result is a few kilobytes."""
+PR_SET_PDEATHSIG = 1
+# Settings of a service that would otherwise be inherited by the child.
+CLEARED = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP")
+
+
+def package_folder() -> str:
+    """Return the folder of the `kvdoctor` package, for BOOT."""
+    import kvdoctor
+
+    return str(Path(kvdoctor.__file__).resolve().parent)
+
+
+def argv(python: str) -> list[str]:
+    """Return the command line of a child under a Python; -B, so that it writes no bytecode beside ours."""
+    return [python, "-B", "-c", BOOT, package_folder()]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return our environment without what was meant for somebody else."""
+    return {**{k: v for k, v in os.environ.items() if k not in CLEARED}, **more}
+
+
+def run_child(
+    probe: str,
+    options: Mapping[str, Any],
+    *,
+    limit_s: float,
+    python: str = sys.executable,
+    tell: Tell | None = None,
+    stop: Callable[[], str] | None = None,
+    env: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Run one probe in a child process and return its result.
+
+    `stop` is asked about twice a second; a sentence it returns ends the probe. Raises Unavailable where the
+    probe was refused or stopped, KvdoctorError where it failed or ran out of time.
+    """
+    with tempfile.TemporaryFile() as errors:
+        process = _start(python, errors, environment(**(env or {})))
+        try:
+            _ask(process, {"probe": probe, "options": dict(options), "parent": os.getpid()})
+            answer = _answer(process, limit_s, tell or (lambda doing, share: None), stop)
+        finally:
+            _end(process)
+        if answer is None:
+            raise _died(probe, process.returncode, errors)
+    if "refused" in answer:
+        raise Unavailable(*answer["refused"])
+    if "failed" in answer:
+        raise KvdoctorError(*answer["failed"])
+    result: dict[str, Any] = answer["result"]
+    return result
+
+
+def _start(python: str, errors: IO[bytes], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            argv(python),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=dict(env),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise KvdoctorError(f"{python} cannot be started: {error.strerror}", "--python PATH") from error
+
+
+def _ask(process: subprocess.Popen[bytes], request: Mapping[str, Any]) -> None:
+    """Write the request and leave the pipe open: its end tells the child that we are gone."""
+    if process.stdin is None:
+        return
+    with suppress(BrokenPipeError):
+        process.stdin.write(json.dumps(request).encode() + b"\n")
+        process.stdin.flush()
+
+
+def _answer(
+    process: subprocess.Popen[bytes], limit_s: float, tell: Tell, stop: Callable[[], str] | None
+) -> dict[str, Any] | None:
+    """Read lines until one ends the probe; None when the child died without one."""
+    if process.stdout is None:
+        return None
+    deadline, pending = time.monotonic() + limit_s, b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while (left := deadline - time.monotonic()) > 0:
+            reason = stop() if stop else ""
+            if reason:
+                raise Unavailable(reason, "probe again when the service is idle")
+            if not selector.select(min(left, 0.5)):
+                continue
+            piece = os.read(process.stdout.fileno(), 2**16)
+            if not piece or len(pending) > MAX_LINE:
+                return None
+            *lines, pending = (pending + piece).split(b"\n")
+            for line in lines:
+                message = json.loads(line)
+                if "share" not in message:
+                    found: dict[str, Any] = message
+                    return found
+                tell(message["doing"], message["share"])
+    raise KvdoctorError(f"the probe did not end within {limit_s:.0f} s and was stopped", "allow it more time")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the child's whole group: SIGTERM, then SIGKILL. What is stuck in a driver is left and said."""
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(BrokenPipeError):
+                pipe.close()
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+        try:
+            process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            continue
+        break
+
+
+def _died(probe: str, code: int | None, errors: IO[bytes]) -> KvdoctorError:
+    """Say how a child ended that gave no answer."""
+    errors.seek(0, os.SEEK_END)
+    errors.seek(max(0, errors.tell() - 4096))
+    last = errors.read().decode("utf-8", "replace").strip().splitlines()[-1:]
+    if code is None:
+        return KvdoctorError(f"the {probe} probe hangs in the kernel and cannot be ended", "look at dmesg")
+    if code == -signal.SIGKILL:
+        return KvdoctorError(
+            f"the {probe} probe was killed from outside", "dmesg tells of an out-of-memory kill"
+        )
+    said = last[0] if last else f"exit code {code}"
+    return KvdoctorError(
+        f"the {probe} probe ended without an answer: {said}", "report this with the line above"
+    )
+
+
+def main() -> None:
+    """Be the child: read the request, run the probe, answer."""
+    out = _private_stdout()
+    request = json.loads(sys.stdin.buffer.readline())
+    _behave(int(request["parent"]))
+    threading.Thread(target=_watch_parent, daemon=True).start()
+
+    def say(message: Mapping[str, Any]) -> None:
+        out.write(json.dumps(message) + "\n")
+        out.flush()
+
+    say(
+        answer_of(
+            request["probe"], request["options"], lambda doing, share: say({"doing": doing, "share": share})
+        )
+    )
+    sys.stderr.flush()
+    os._exit(0)  # a thread that waits in a system call, and the parent watch, must not hold us
+
+
+def answer_of(probe: str, options: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """Run a probe here and return its last message."""
+    module = importlib.import_module(PROBES[probe].module)
+    try:
+        return {"result": module.run(options_of(module.Options, options), tell)}
+    except Unavailable as refusal:
+        return {"refused": [refusal.reason, refusal.cure]}
+    except KvdoctorError as error:
+        return {"failed": [error.message, error.hint]}
+
+
+def options_of(kind: Any, values: Mapping[str, Any]) -> Any:
+    """Make an options object from JSON, whose lists stand for tuples; unknown keys are left out."""
+    names = {field.name for field in dataclasses.fields(kind)}
+    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in names})
+
+
+def _private_stdout() -> IO[str]:
+    """Keep the pipe for answers, and send what libraries print to standard error."""
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    return os.fdopen(kept, "w", encoding="utf-8")
+
+
+def _behave(parent: int) -> None:
+    """Die with the parent, be nice, be the first that an out-of-memory kill takes, dump no core."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+    os.nice(NICE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
+
+
+def _watch_parent() -> None:
+    """End when the parent's end of the pipe closes: it works where the death signal does not."""
+    while os.read(0, 4096):
+        pass
+    os._exit(1)
