@@ -29,7 +29,8 @@ def test_each_place_fails_alone_and_says_why(tmp_path):
         except Unavailable as failure:
             told[place.name] = failure.reason
     assert told.pop("processes") == "read"
-    assert set(told) == {"cgroup", "machine", "disks", "network", "nvml"}
+    assert told.pop("nvml")  # its reason, or a page where the tests run on a host with cards
+    assert set(told) == {"cgroup", "machine", "disks", "network"}
     assert "read" not in told.values()
     assert all(told.values())
 
