@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 LIMIT = 60.0
 """Seconds after which a run has failed; the machine may be busy."""
 PROGRAM = (sys.executable, "-m", "kvdoctor.cli")
+
+SMALL_DISK = """import os, resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
 
 
 @dataclass(frozen=True)
@@ -38,8 +44,9 @@ class Program:
             **environment,
         }
 
-    def start(self, *words: str, **options: object) -> subprocess.Popen[bytes]:
-        """Start it and return at once."""
+    def start(self, *words: str, largest: int | None = None, **options: object) -> subprocess.Popen[bytes]:
+        """Start it and return at once. No file of it grows past `largest` bytes, as on a full disk."""
+        command = PROGRAM if largest is None else (sys.executable, "-c", SMALL_DISK, str(largest), *PROGRAM)
         settings: dict[str, object] = {
             "stdin": subprocess.DEVNULL,
             "stdout": subprocess.PIPE,
@@ -47,7 +54,7 @@ class Program:
             "env": self.environment,
             "cwd": self.folder,
         }
-        return subprocess.Popen([*PROGRAM, *words], **{**settings, **options})  # type: ignore[call-overload,no-any-return]
+        return subprocess.Popen([*command, *words], **{**settings, **options})  # type: ignore[call-overload,no-any-return]
 
     def end(self, process: subprocess.Popen[bytes], given: bytes | None = None) -> Ran:
         """Wait for a started one; it is killed where it takes too long. No run may show a traceback."""
@@ -60,14 +67,23 @@ class Program:
             raise AssertionError(ran.err)
         return ran
 
-    def run(self, *words: str, given: bytes | None = None, **options: object) -> Ran:
+    def run(
+        self, *words: str, given: bytes | None = None, largest: int | None = None, **options: object
+    ) -> Ran:
         """Run it to its end; `given` is its standard input."""
         if given is not None:
             options["stdin"] = subprocess.PIPE
-        return self.end(self.start(*words, **options), given)
+        return self.end(self.start(*words, largest=largest, **options), given)
 
     @property
     def saved(self) -> Sequence[Path]:
         """Everything in the state folder."""
         folder = self.folder / "state" / "kvdoctor"
         return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def together(jobs: Mapping[str, Callable[[], Ran]]) -> dict[str, Ran]:
+    """Do several runs side by side: most of their time is waiting."""
+    with ThreadPoolExecutor(4) as pool:
+        ran = {name: pool.submit(job) for name, job in jobs.items()}
+    return {name: future.result() for name, future in ran.items()}

@@ -1,6 +1,6 @@
 """Every sample is diagnosed again, and its reports must come out byte for byte.
 
-    pytest tests/test_samples.py --update     writes them anew; read the diff
+pytest tests/test_samples.py --update     writes them anew; read the diff
 """
 
 from __future__ import annotations

@@ -48,22 +48,26 @@ def pages_of(stream: BinaryIO) -> Iterator[Page]:
 
 def _blocks(stream: BinaryIO) -> Iterator[bytes]:
     """Split a file at its marks; of a block that is longer than any page, only the beginning is kept."""
-    rest, skipping, skipped = b"\n", False, 0
+    held: list[bytes] = []  # of the block under way, what can hold no part of a mark; `rest` may
+    rest, size, skipping = b"\n", 0, False
     while piece := stream.read(PIECE):
         *whole, rest = (rest + piece).split(_SPLIT)
         for block in whole:
             if not skipping:
-                yield block + b"\n"
-            skipping, skipped = False, 0
-        if len(rest) > MAX_TEXT:
-            if not skipping:
-                yield rest
-            skipped += len(rest)
-            if skipped > MAX_SKIPPED:
-                return
-            rest, skipping = rest[-len(_SPLIT) :], True
+                yield b"".join((*held, block, b"\n"))
+            held, size, skipping = [], 0, False
+        done = max(0, len(rest) - len(_SPLIT))
+        size += done
+        if not skipping:
+            held.append(rest[:done])
+        rest = rest[done:]
+        if size > MAX_TEXT and not skipping:
+            yield b"".join(held)
+            held, skipping = [], True
+        if size > MAX_SKIPPED:
+            return
     if not skipping:
-        yield rest
+        yield b"".join((*held, rest))
 
 
 def _page(mark: bytes, text: bytes) -> Page:

@@ -271,3 +271,12 @@ def test_a_series_of_a_real_engine_is_read_without_a_gap(path: Path) -> None:
     recording = read([str(path)])
     assert len(recording.sources[0].at) > 20
     assert recording.gaps == []
+
+
+@pytest.mark.parametrize("piece", [1, 2, 5, 64])
+def test_a_mark_is_found_wherever_a_piece_ends(
+    piece: int, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = folder.read(SERIES)
+    monkeypatch.setattr(pages, "PIECE", piece)
+    assert repr(folder.read(SERIES)) == repr(whole)
