@@ -7,9 +7,10 @@ from itertools import chain
 
 from kvdoctor import frames
 from kvdoctor.errors import KvdoctorError
+from kvdoctor.readers.log import Logs, is_log
 from kvdoctor.readers.merge import merged
 from kvdoctor.readers.opened import READABLE, Opened, open_file
-from kvdoctor.readers.pages import Page, pages_of
+from kvdoctor.readers.pages import Page, foreign, pages_of
 from kvdoctor.readers.series import Series
 from kvdoctor.readers.single import Singles
 from kvdoctor.recording import Recording
@@ -24,16 +25,21 @@ def read(paths: Sequence[str]) -> Recording:
     """
     if not paths:
         raise KvdoctorError("there is no file to read", READABLE)
-    singles = Singles()
-    recordings = [found for path in paths if (found := _read(path, singles)) is not None]
-    return merged(recordings, singles.recordings())
+    singles, logs = Singles(), Logs()
+    recordings = [found for path in paths if (found := _read(path, singles, logs)) is not None]
+    return merged([*recordings, *logs.recordings()], singles.recordings())
 
 
-def _read(path: str, singles: Singles) -> Recording | None:
-    """Return what a file holds; None for a single page, which joins the others of its process."""
+def _read(path: str, singles: Singles, logs: Logs) -> Recording | None:
+    """Return what a file holds; None for a single page or a part of a log, which join others of their process."""
     with open_file(path) as file:
         if file.stream.peek(len(frames.MAGIC)).startswith(frames.MAGIC):
             return load_stream(file.stream, file.name)
+        head = file.stream.peek(len(frames.MAGIC))
+        if is_log(head):
+            if not logs.add(file):
+                raise foreign(file.name, head)
+            return None
         found = pages_of(file.stream)
         first, second = next(found, None), next(found, None)
         if first is None:

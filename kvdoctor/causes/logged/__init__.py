@@ -1,0 +1,21 @@
+"""The causes on the word of logs and reports: the same thresholds, no latencies, so never more than a medium word."""
+
+from __future__ import annotations
+
+from kvdoctor.causes.logged import capacity, movement, steps
+from kvdoctor.causes.logged.opinion import Opinion
+from kvdoctor.logview import LogView
+from kvdoctor.model import Objective
+
+
+def opinions(view: LogView, objective: Objective) -> tuple[Opinion, ...]:
+    """Ask every cause, in the order of triage."""
+    waited = steps.queued(view)
+    return (
+        *capacity.check(view),
+        *movement.offload(view, objective),
+        *steps.hit_rate(view),
+        *movement.network(view, objective),
+        *steps.compute(view),
+        *(steps.queueing(view) if waited is None else (waited,)),
+    )

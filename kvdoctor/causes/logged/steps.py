@@ -1,0 +1,218 @@
+"""Hit rate, compute, queueing and bandwidth on the word of a log."""
+
+from __future__ import annotations
+
+import statistics
+
+from kvdoctor import logmetrics as lm
+from kvdoctor import metrics as m
+from kvdoctor.causes.logged.opinion import (
+    COST,
+    FEW_TOKENS,
+    MAIN,
+    RIDGE_TOKENS,
+    Grade,
+    Opinion,
+    likely,
+    no_data,
+    possible,
+    ruled_out,
+)
+from kvdoctor.logview import LogView, Said
+from kvdoctor.model import Bound, Evidence, Gap, Metric
+from kvdoctor.units import count, percent
+from kvdoctor.waiting import FULL
+
+FELL_BY, FELL_TO = 0.2, 0.7
+"""Drop of the hit rate, absolute and over before, that counts as a fall (hit_rate)."""
+LOW = 0.5
+"""Hit rate below which prompts that could share more are worth a look."""
+RISE = 1.2
+"""Waiting in the last third over the first, from which arrivals outrun the service."""
+BATCHES = 2
+"""Prefill batches from which their size is no accident."""
+FULL_STEP = 8 * RIDGE_TOKENS
+"""Prompt tokens of a prefill batch far above any card's ridge: it computes at the roof, a larger one takes longer."""
+_FRONT = "find what differs at the front of the prompts: template, date, user, salt; put it at their end"
+_CHUNK = "give prefill its own cards, or a budget of tokens that fits the decode steps' objective"
+PROMPTS = Gap(
+    "prompts",
+    "a hit rate alone cannot tell prompts that are new from prompts that differ by one early token",
+    "compare token ids of two prompts that should share (first differing position), and cached tokens of each",
+)
+
+
+def prefill_share(view: LogView) -> float | None:
+    """Share of a step's time that prompts take at most, by tokens against the ridge; None unknown."""
+    tokens = view.prompt_step_tokens
+    return None if tokens is None else min(1.0, tokens / RIDGE_TOKENS)
+
+
+def _rates(view: LogView) -> list[Said]:
+    """Hit rates that the engine told while tokens flowed: one over its last requests only moves with them."""
+    flowing = {s.at for s in view.of(lm.PROMPT_RATE) if s.value > 0} or {s.at for s in view.of(m.RUNNING)}
+    return [s for s in view.of(m.HITS_RATE_GAUGE) if s.labels.get("by") != "client" and s.at in flowing]
+
+
+def _fell(view: LogView) -> Opinion | None:
+    rates = [s.value for s in _rates(view)]
+    if len(rates) < 6:
+        return None
+    third = len(rates) // 3
+    before, now = max(statistics.fmean(rates[:third]), statistics.fmean(rates[third:-third])), rates[-1]
+    evidence = (
+        view.evidence("hit rate at the end", now, "ratio", threshold=FELL_TO * before, of=(m.HITS_RATE_GAUGE,)),
+        view.evidence("hit rate before", before, "ratio", of=(m.HITS_RATE_GAUGE,)),
+    )
+    if before - now < FELL_BY or now >= FELL_TO * before:
+        return None
+    why = f"The hit rate of this server fell from {percent(before)} to {percent(now)}."
+    return likely(Bound.HIT_RATE, "fell", why, Grade.MEASURED, evidence, do=_FRONT, metric=Metric.TTFT)
+
+
+def _disabled(view: LogView) -> Opinion | None:
+    share = prefill_share(view)
+    if view.last(lm.CACHING) != 0.0:
+        return None
+    evidence = (
+        view.evidence("prefix caching switched on", 0.0, of=(lm.CACHING,)),
+        view.evidence("share of a step's time for prompts, at most", share, "ratio", threshold=COST,
+                      of=(lm.PROMPT_RATE, lm.GENERATION_RATE)),
+    )  # fmt: skip
+    if share is None or share < COST:
+        return possible(Bound.HIT_RATE, "disabled", "Prefix caching is switched off.", evidence)
+    why = f"Prefix caching is switched off, and prompts take up to {percent(share)} of the steps."
+    do = "switch prefix caching on"
+    return likely(Bound.HIT_RATE, "disabled", why, Grade.MEASURED, evidence, do=do, metric=Metric.TTFT)
+
+
+def _common(view: LogView) -> Opinion | None:
+    """The prompt itself says how much it shares with the one before: evidence from prompts (rule 8)."""
+    shared, whole = view.values(lm.COMMON_PREFIX), view.values(lm.PROMPT_TOKENS)
+    if not shared or not whole or not whole[-1]:
+        return None
+    part = min(1.0, shared[-1] / whole[-1])
+    evidence = (
+        view.evidence("common prefix of two prompts", shared[-1], "tokens", of=(lm.COMMON_PREFIX,)),
+        view.evidence("tokens of the prompt", whole[-1], "tokens", of=(lm.PROMPT_TOKENS,)),
+    )
+    if part > FELL_TO or (1 - part) * whole[-1] < FULL_STEP:
+        return ruled_out(Bound.HIT_RATE, "Prompts share most of their tokens with those before.", evidence)
+    why = f"Prompts of {count(whole[-1])} tokens part after {count(shared[-1])}: what follows is computed again."
+    return likely(
+        Bound.HIT_RATE, "prefix_mismatch", why, Grade.PROVEN, evidence, do=_FRONT, metric=Metric.TTFT
+    )
+
+
+def hit_rate(view: LogView) -> tuple[Opinion, ...]:
+    """Name lost reuse only with proof; a low rate alone is a question (rule 8)."""
+    for opinion in (_common(view), _disabled(view), _fell(view)):
+        if opinion is not None:
+            return (opinion,)
+    rates, share = [s.value for s in _rates(view)], prefill_share(view)
+    new, cached = sum(view.values(lm.BATCH_NEW)), sum(view.values(lm.BATCH_CACHED))
+    rate = cached / (new + cached) if new + cached else rates[-1] if rates else None
+    evidence = (
+        view.evidence("hit rate", rate, "ratio", threshold=LOW, of=(m.HITS_RATE_GAUGE, lm.BATCH_CACHED)),
+        view.evidence("share of a step's time for prompts, at most", share, "ratio", threshold=COST,
+                      of=(lm.PROMPT_RATE, lm.GENERATION_RATE)),
+    )  # fmt: skip
+    if rate is None:
+        return (no_data(Bound.HIT_RATE, "no hit rate was told", "read prefix hits and queries, as counters"),)
+    if rate >= LOW or (share is not None and share < COST):
+        why = "Most of the prompts hit." if rate >= LOW else "Prompts take too little of the steps to matter."
+        return (ruled_out(Bound.HIT_RATE, why, evidence),)
+    why = f"{percent(rate)} of the prompt tokens hit; whether they could is not told."
+    return (possible(Bound.HIT_RATE, "prefix_mismatch", why, evidence, PROMPTS),)
+
+
+def compute(view: LogView) -> tuple[Opinion, ...]:
+    """Prompts fill the steps: the step's own bound is compute, and whoever waits, waits for it (rule 9)."""
+    batches, tokens = view.values(lm.BATCH_NEW), view.step_tokens
+    prompt = view.prompt_step_tokens
+    size = statistics.fmean(batches) if batches else None
+    evidence = (
+        view.evidence("tokens of a mean step, at least", tokens, "tokens", threshold=RIDGE_TOKENS,
+                      of=(lm.PROMPT_RATE, lm.GENERATION_RATE, m.RUNNING)),
+        view.evidence("prompt tokens of a prefill batch", size, "tokens", threshold=FULL_STEP, of=(lm.BATCH_NEW,)),
+    )  # fmt: skip
+    room = view.usage is None or view.usage.peak < FULL
+    waits = view.waiting is not None and view.waiting.peak > 0
+    if size is not None and len(batches) >= BATCHES and size >= FULL_STEP and waits and room:
+        why = (
+            f"Prefill batches of {count(size)} tokens follow one another while requests queue and the pool has "
+            "room: prefill computes as fast as it can."
+        )
+        return (
+            likely(Bound.COMPUTE, "prefill", why, Grade.MEASURED, evidence, do=_CHUNK, metric=Metric.TTFT),
+        )
+    if tokens is not None and prompt is not None and tokens >= RIDGE_TOKENS and prompt >= MAIN * tokens:
+        why = f"A mean step carries {count(tokens)} tokens, most of them of prompts: prefill sets its pace."
+        return (likely(Bound.COMPUTE, "prefill", why, Grade.MEASURED, evidence, do=_CHUNK),)
+    accepted = view.mean(lm.ACCEPT_LENGTH)
+    if accepted is not None and accepted < RISE:
+        why = f"A speculative step gives {accepted:.2f} tokens: the draft hardly pays."
+        return (possible(Bound.COMPUTE, "speculation", why, evidence),)
+    if tokens is None and size is None:
+        cure = "read prompt and output tokens, and the steps, of /metrics"
+        return (no_data(Bound.COMPUTE, "how full the steps are was not told", cure),)
+    return (ruled_out(Bound.COMPUTE, "Steps carry few prompt tokens.", evidence),)
+
+
+def _thirds(view: LogView) -> float | None:
+    """Mean waiting in the last third of the lines over the first; None with too few."""
+    values = view.values(m.WAITING)
+    third = len(values) // 3
+    if third < 3:
+        return None
+    first, last = statistics.fmean(values[:third]), statistics.fmean(values[-third:])
+    return last / first if first else None
+
+
+def queueing(view: LogView) -> tuple[Opinion, ...]:
+    """Requests wait at the batch's limit while pool and steps have room; all other waiting is a symptom."""
+    share, tokens, waits = view.queue_share, view.step_tokens, view.waits
+    if share is None:
+        return (no_data(Bound.QUEUEING, "running and waiting were not told", "read both gauges of /metrics"),)
+    evidence = (
+        view.evidence("share of its time that a request waits", share, "ratio", threshold=COST,
+                      of=(m.WAITING, m.RUNNING)),
+        view.evidence("share of waiting at a full batch with room in the pool", waits.limit, "ratio",
+                      threshold=MAIN, of=(m.WAITING, m.KV_CACHE_USAGE)),
+        view.evidence("tokens of a mean step, at least", tokens, "tokens", threshold=FEW_TOKENS,
+                      of=(lm.PROMPT_RATE, lm.GENERATION_RATE)),
+    )  # fmt: skip
+    if share < COST:
+        return (ruled_out(Bound.QUEUEING, "Requests do not wait to speak of.", evidence),)
+    room = view.usage is not None and view.usage.peak < FULL
+    free = tokens is not None and tokens < FEW_TOKENS
+    if waits.limit >= MAIN and room and (free or waits.limit_at == view.last(lm.MAX_RUNNING)):
+        why = f"{count(waits.limit_at)} run, others wait, and pool and step have room: a limit, not a resource."
+        do = "raise the limit on running sequences, as long as the steps stay short"
+        return (
+            likely(Bound.QUEUEING, "admission_limit", why, Grade.MEASURED, evidence, do=do, metric=Metric.TTFT),
+        )
+    rise = _thirds(view)
+    if waits.other >= MAIN and room and free and rise is not None and rise >= RISE:
+        why = "Requests wait with room in the pool, and more of them at the end than at the start."
+        do = "add replicas, or shed load at the door"
+        return (likely(Bound.QUEUEING, "arrivals", why, Grade.INFERRED, evidence, do=do, metric=Metric.TTFT),)
+    why = f"Requests wait {percent(share)} of their time; the log does not show that pool and step have room."
+    return (possible(Bound.QUEUEING, None, why, evidence),)
+
+
+def queued(view: LogView) -> Opinion | None:
+    """Requests' own lines put most of their time into the queue: for what, they do not say."""
+    waited, whole = view.mean(lm.QUEUED), view.mean(lm.REQUEST_TIME)
+    if waited is None or (whole is not None and waited < MAIN * whole):
+        return None
+    evidence: tuple[Evidence, ...] = (
+        view.evidence("time in the queue", waited, "seconds", of=(lm.QUEUED,)),
+        view.evidence("time of the whole request", whole, "seconds", of=(lm.REQUEST_TIME,)),
+    )
+    gap = Gap(
+        "queue",
+        "why requests are held is not told",
+        "read queue size and batch size during the wait, and stacks of the process that admits requests (py-spy)",
+    )
+    return possible(Bound.QUEUEING, None, "Most of a request's time is the queue.", evidence, gap)

@@ -1,0 +1,120 @@
+"""The vocabulary of log lines and reports: what they state beyond the metrics, as rates, gauges and settings."""
+
+from __future__ import annotations
+
+from kvdoctor import metrics as m
+from kvdoctor.metrics import Across, Kind, Quantity
+
+
+def _gauge(name: str, unit: str, meaning: str, across: Across = Across.SUM) -> Quantity:
+    return Quantity(name, Kind.GAUGE, unit, meaning, across)
+
+
+def _same(name: str, unit: str, meaning: str) -> Quantity:
+    """A figure that ranks repeat, or that stands for one request, transfer or batch: never summed."""
+    return _gauge(name, unit, meaning, Across.MAX)
+
+
+# Rates over the line's own interval
+PROMPT_RATE = _gauge("log_prompt_rate", "tokens/s", "prompt tokens a second; computed ones since vLLM 0.16")
+GENERATION_RATE = _gauge("log_generation_rate", "tokens/s", "output tokens a second")
+EXTERNAL_HIT_RATE = _same(
+    "log_external_hit_rate", "ratio", "hit rate of the KV connector, last 1000 requests"
+)
+
+# One prefill batch, one step, speculation
+BATCH_NEW = _same("log_batch_new_tokens", "tokens", "prompt tokens computed in one prefill batch")
+BATCH_CACHED = _same("log_batch_cached_tokens", "tokens", "prompt tokens found in the cache for that batch")
+BATCH_SEQUENCES = _same("log_batch_new_sequences", "requests", "requests in one prefill batch")
+ACCEPT_LENGTH = _same("log_accept_length", "tokens", "tokens that one speculative step gives")
+CUDA_GRAPH = _same("log_cuda_graph", "", "1 where the step was replayed from a graph")
+STEP = _same("log_step", "seconds", "duration of one engine step")
+
+# One request
+QUEUED = _same("log_queue_time", "seconds", "time a request was queued")
+PREFILL_TIME = _same("log_prefill_time", "seconds", "time a request was prefilled")
+DECODE_TIME = _same("log_decode_time", "seconds", "time a request was decoded")
+REQUEST_TIME = _same("log_request_time", "seconds", "time of a whole request")
+TTFT = _same("log_ttft", "seconds", "time to first token")
+ITL = _same("log_itl", "seconds", "time between tokens of one request")
+DECODE_RATE = _same("log_decode_rate", "tokens/s", "output tokens a second of one request")
+PREFILL_RATE = _same("log_prefill_rate", "tokens/s", "prompt tokens a second while prefilling")
+PROMPT_TOKENS = _same("log_prompt_tokens", "tokens", "prompt tokens of one request")
+COMMON_PREFIX = _same("log_common_prefix", "tokens", "tokens that a prompt shares with the one before")
+COMMON_SHARE = _same("log_common_share", "ratio", "share of a prompt that its best match covers")
+
+# KV on the move
+TRANSFER_TIME = _same("log_transfer_time", "seconds", "one KV transfer between instances, setup included")
+TRANSFER_SETUP = _same("log_transfer_setup", "seconds", "setting up or posting that transfer")
+TRANSFER_RATE = _same("log_transfer_rate", "bytes/s", "rate of KV transfers")
+TRANSFER_BYTES = _same("log_transfer_bytes", "bytes", "bytes of one KV transfer")
+TIER_HIT = _same("log_tier_hit_tokens", "tokens", "prompt tokens that an outer tier holds")
+TIER_NEED = _same("log_tier_need_tokens", "tokens", "of these, tokens that must be loaded")
+TIER_TOTAL = _same("log_tier_total_tokens", "tokens", "tokens of the prompt that was looked up")
+LOADED = _same("log_loaded_tokens", "tokens", "tokens of one load from an outer tier")
+LOAD_TIME = _same("log_load_time", "seconds", "one load from an outer tier")
+LOAD_RATE = _same("log_load_rate", "bytes/s", "rate of that load")
+STORED = _same("log_stored_tokens", "tokens", "tokens of one store to an outer tier")
+SKIPPED = _same("log_store_skipped_tokens", "tokens", "leading tokens that the tier already held")
+STORE_TIME = _same("log_store_time", "seconds", "one store to an outer tier")
+STORE_RATE = _same("log_store_rate", "bytes/s", "rate of that store")
+TCP = _same("log_transport_tcp", "", "1 where bulk data goes over TCP")
+FAST_PATH_OFF = _same("log_fast_path_off", "", "1 where a direct transport was ruled out")
+
+# Settings
+POOL_TOKENS = _same("log_pool_tokens", "tokens", "tokens that the KV pool holds")
+FULL_LENGTH = _same("log_full_length_requests", "requests", "requests of full length that fit the pool")
+MAX_LENGTH = _same("log_max_length", "tokens", "longest context allowed")
+MAX_RUNNING = _same("log_max_running", "requests", "sequences allowed in a batch")
+STEP_TOKENS = _same("log_max_step_tokens", "tokens", "tokens allowed in one step")
+PREFILL_TOKENS = _same("log_max_prefill_tokens", "tokens", "tokens allowed in one prefill batch")
+BLOCK = _same("log_block_size", "tokens", "tokens of the smallest piece that can hit")
+CACHING = _same("log_prefix_caching", "", "0 where prefix caching is switched off")
+LENGTH_CAP = _same("log_max_pages", "pages", "pages a sequence may have")
+
+# What reports state beside the engine's own words
+GPU_BUSY = _same("log_gpu_busy", "ratio", "share of time in which the GPU ran anything")
+CPU_BUSY = _same("log_cpu_busy", "ratio", "share of one core that the busiest process takes")
+CONCURRENCY = _same("log_concurrency", "requests", "requests that clients keep going at once")
+REACHED = _same("log_bandwidth_reached", "bytes/s", "rate at which a kernel or a step read memory")
+REACHABLE = _same("log_bandwidth_reachable", "bytes/s", "rate at which memory can be read")
+WEIGHTS = _same("log_weight_bytes", "bytes", "bytes of the weights that a step reads")
+SHARED_PREFIX = _same("log_shared_prefix", "tokens", "tokens that prompts are known to share")
+QUERIES = _same("log_prefix_queries", "tokens", "tokens looked up in the prefix cache")
+HITS = _same("log_prefix_hits", "tokens", "tokens found in the prefix cache")
+KEYS_DIFFER = _same("log_keys_differ", "", "1 where equal tokens have unequal keys")
+HOST_SHARE = _same("log_host_share", "ratio", "share of samples or of a step in the CPU's own work")
+WALL = _same("log_wall", "seconds", "duration of a whole run")
+THROTTLED = _same("log_throttled", "", "1 where a card's clocks are held down, or its memory errs")
+
+# Events, counted
+SWAPS = Quantity("log_swaps", Kind.COUNTER, "events", "preemptions that swap KV to CPU memory")
+NO_SPACE = Quantity("log_no_space", Kind.COUNTER, "events", "refusals for want of KV space")
+ERRORS = Quantity("log_errors", Kind.COUNTER, "events", "transfers and loads that failed")
+
+SETTINGS = frozenset(
+    (POOL_TOKENS, FULL_LENGTH, MAX_LENGTH, MAX_RUNNING, STEP_TOKENS, PREFILL_TOKENS, BLOCK, CACHING, LENGTH_CAP)
+)
+"""What an engine says once, while it starts."""
+OWN: tuple[Quantity, ...] = tuple(v for v in list(globals().values()) if isinstance(v, Quantity))
+SHARED: tuple[Quantity, ...] = (
+    m.RUNNING,
+    m.WAITING,
+    m.WAITING_DEFERRED,
+    m.SWAPPED,
+    m.KV_CACHE_USAGE,
+    m.KV_FETCH_WAITING,
+    m.KV_FETCH_IN_PROGRESS,
+    m.KV_FETCH_COMPLETED,
+    m.HITS_RATE_GAUGE,
+    m.PREEMPTIONS,
+)
+PREFIX = "log:"
+"""Raw series that come from a log are named after the quantity, behind this."""
+LINE = "log:line"
+"""Number of the line that a reading comes from."""
+
+
+def raw(quantity: Quantity) -> str:
+    """Return the raw name of a quantity's series."""
+    return PREFIX + quantity.name

@@ -1,0 +1,106 @@
+"""Lines of TensorRT-LLM, llama.cpp, TGI and LMDeploy."""
+
+from __future__ import annotations
+
+from kvdoctor import logmetrics as lm
+from kvdoctor import metrics as m
+from kvdoctor.readers.logs.line import MS, PERCENT, Line, event, number
+
+_SECONDS = ((rb"\xc2\xb5s", 1e-6), (rb"us", 1e-6), (rb"ms", MS), (rb"s\b", 1.0))
+"""Units that Rust prints a duration in."""
+
+TENSORRT = (
+    Line(
+        "tensorrt-llm",
+        b"host_step_time = ",
+        (
+            number(lm.STEP, rb"host_step_time = ", rb" ?ms", MS),
+            number(m.RUNNING, rb"num_scheduled_requests: "),
+        ),
+    ),
+    Line(
+        "tensorrt-llm",
+        b"Active Request Count",
+        (
+            number(m.RUNNING, rb'Active Request Count"?: ?"?'),
+            number(lm.STEP, rb'Iteration Latency(?: \(ms\))?"?: ?"?', scale=MS),
+            number(lm.POOL_TOKENS, rb'Max KV cache blocks"?: ?"?'),
+        ),
+    ),
+    Line(
+        "tensorrt-llm",
+        b'"iterLatencyMS"',
+        (
+            number(lm.STEP, rb'"iterLatencyMS": ?', scale=MS),
+            number(m.RUNNING, rb'"numActiveRequests": ?'),
+            number(m.WAITING, rb'"numQueuedRequests": ?'),
+            number(m.SWAPPED, rb'"numPausedRequests": ?'),
+        ),
+    ),
+    Line(
+        "tensorrt-llm",
+        b"max tokens in paged KV cache",
+        (number(lm.POOL_TOKENS, rb"paged KV cache \("),),
+        start=True,
+    ),
+    Line(
+        "tensorrt-llm", b"KV cache pages per sequence", (number(lm.LENGTH_CAP, rb"sequence: "),), start=True
+    ),
+    Line("tensorrt-llm", b"Number of tokens per block", (number(lm.BLOCK, rb"per block: "),), start=True),
+)
+
+LLAMA = (
+    # `eval time` is also the end of `prompt eval time`.
+    Line(
+        "llama.cpp",
+        b"eval time",
+        (
+            number(lm.PREFILL_TIME, rb"prompt eval time\s*=\s*", rb" ms", MS),
+            number(lm.PREFILL_RATE, rb"prompt eval time.*?ms per token,\s*", rb" tokens per second"),
+            number(lm.DECODE_TIME, rb"(?<!prompt )eval time\s*=\s*", rb" ms", MS),
+            number(lm.DECODE_RATE, rb"(?<!prompt )eval time.*?ms per token,\s*", rb" tokens per second"),
+            number(lm.BATCH_NEW, rb"prompt eval time\s*=\s*[\d.]+ ms /\s*", rb" tokens"),
+        ),
+        needs=b" ms",
+    ),
+    Line("llama.cpp", b"selected slot by", (number(lm.COMMON_SHARE, rb"(?:sim_best|similarity)[=:]? ?"),)),
+    Line("llama.cpp", b"new prompt, n_ctx_slot", (number(lm.PROMPT_TOKENS, rb"task.n_tokens = "),)),
+    Line("llama.cpp", b" space in the KV cache", (event(lm.NO_SPACE),), needs=b"find"),
+)
+
+
+TGI = (
+    Line(
+        "tgi",
+        b"queue_time",
+        tuple(
+            number(quantity, name + rb'=?"?', unit, scale)
+            for quantity, name in (
+                (lm.REQUEST_TIME, rb"total_time"),
+                (lm.QUEUED, rb"queue_time"),
+                (lm.DECODE_TIME, rb"inference_time"),
+                (lm.ITL, rb"time_per_token"),
+            )
+            for unit, scale in _SECONDS
+        ),
+    ),
+    Line("tgi", b"max batch total tokens to", (number(lm.POOL_TOKENS, rb"total tokens to "),), start=True),
+)
+
+LMDEPLOY = (
+    Line(
+        "lmdeploy",
+        b"Avg thr (in/out): ",
+        (
+            number(lm.PROMPT_RATE, rb"Avg thr \(in/out\): ", rb" /"),
+            number(lm.GENERATION_RATE, rb"Avg thr \(in/out\): [\d.]+ / ", rb" tok"),
+            number(m.RUNNING, rb"Engine \(running/waiting\): ", rb" /"),
+            number(m.WAITING, rb"Engine \(running/waiting\): \d+ / "),
+            number(m.KV_CACHE_USAGE, rb"KV cache: ", rb"%", PERCENT),
+            number(m.HITS_RATE_GAUGE, rb"[Pp]refix cache hit rate: ", rb"%", PERCENT),
+        ),
+        seconds=10.0,
+    ),
+)
+
+LINES = (*TENSORRT, *LLAMA, *TGI, *LMDEPLOY)
