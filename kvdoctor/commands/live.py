@@ -41,6 +41,7 @@ class Progress:
         self.seen.add(source.name)
         if not self.shown and (source.at[-1] >= HEADER_SECONDS or source.at[-1] >= self.seconds):
             self.shown = True
+            self.end()
             self._header(recording)
         if sys.stderr.isatty():
             done = min(self.seconds, source.at[-1])

@@ -221,3 +221,29 @@ def test_the_header_comes_before_the_end(tmp_path: Path) -> None:
     assert ready
     assert first.startswith(b"  vllm >=0.32.0, tiny, up ")
     assert time.monotonic() - begun < LIMIT
+
+
+def test_on_a_terminal_the_progress_line_is_cleared_before_anything_else(tmp_path: Path) -> None:
+    ours, theirs = os.openpty()
+    with serving(replay.page_by_page("overload")) as server:
+        url = ("--url", server.url, "--seconds", "0.8", "--interval", "0.2")
+        process = Program(tmp_path).start("record", *url, stderr=theirs)
+        os.close(theirs)
+        said = b""
+        while select.select([ours], [], [], LIMIT)[0] and (piece := read_terminal(ours)):
+            said += piece
+        assert process.wait(LIMIT) == 0
+    os.close(ours)
+    process.stdout.close() if process.stdout else None
+    after = re.findall(rb"reading: \d of 0.8 s (.)", said, re.DOTALL)
+    assert len(after) >= 2
+    assert set(after) == {b"\r"}
+    assert b"\r  vllm >=0.32.0, tiny, up " in said
+
+
+def read_terminal(descriptor: int) -> bytes:
+    """Return what came; nothing once the other side has closed it, which some systems call an error."""
+    try:
+        return os.read(descriptor, 4096)
+    except OSError:
+        return b""
