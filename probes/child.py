@@ -88,6 +88,9 @@ def run_child(
         try:
             _ask(process, {"probe": probe, "options": dict(options), "parent": os.getpid()})
             answer = _answer(process, limit_s, tell or (lambda doing, share: None), stop)
+            if answer is None:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(GRACE_S)
         finally:
             _end(process)
         if answer is None:

@@ -1,0 +1,126 @@
+"""Memory bandwidth: a GPU's HBM, or system memory on a machine without a GPU, and called that.
+
+Footprint: two buffers of at least 256 MiB and of four last-level caches, and up to about 5 seconds.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kvdoctor.errors import Unavailable
+from kvdoctor.probes import manners
+from kvdoctor.probes.child import Tell
+from kvdoctor.probes.footprint import Footprint
+from kvdoctor.probes.sysmem import TILE, Threads
+from kvdoctor.probes.timing import REPEATS, Ceiling, Row, measure
+
+LEAST = 256 * 2**20
+CACHES = 4
+"""Last-level caches that a buffer is large at least: below that a share of it is answered from the cache."""
+SECONDS = 20.0
+SOCKET_CEILING = 1.7e12
+"""Bytes/s. The fastest memory beside a processor socket (Xeon Max, 4 stacks of HBM2e: 1.64 TB/s), plus 4%."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What can be asked for."""
+
+    size: int = 0
+    """Bytes of one buffer; 0 takes the smallest that no cache holds."""
+    device: str = "auto"
+    """`auto`, `cpu`, or a GPU: `cuda`, `cuda:1`."""
+    shared: bool = False
+    """Somebody else computes on the GPU: short bursts with rests between them."""
+
+
+def footprint(options: Options) -> Footprint:
+    """Say what it takes at most."""
+    size = buffer_bytes(options)
+    return Footprint(
+        SECONDS,
+        host_bytes=2 * size,
+        device_bytes=2 * size,
+        moved_bytes=size * 4 * (REPEATS + 8) * 2,
+        loads="memory bandwidth of every processor (or of the GPU)",
+    )
+
+
+def buffer_bytes(options: Options) -> int:
+    """Return the bytes of one buffer in system memory, a whole number of tiles for each processor."""
+    wanted = options.size or max(LEAST, CACHES * manners.last_level_cache())
+    share = TILE * len(manners.processors())
+    return -(-wanted // share) * share
+
+
+def run(options: Options, tell: Tell) -> dict[str, Any]:
+    """Measure the GPU where there is one and torch can use it, else system memory."""
+    if options.device != "cpu":
+        from kvdoctor.probes import cuda
+
+        missing = cuda.missing()
+        if missing is None:
+            from kvdoctor.probes.hbm_cuda import run_cuda
+
+            return run_cuda(options.device, options.size, options.shared, tell)
+        if options.device != "auto":
+            raise missing
+        return run_system(options, tell, why=missing.reason)
+    return run_system(options, tell, why="asked for")
+
+
+def run_system(options: Options, tell: Tell, *, why: str) -> dict[str, Any]:
+    """Measure system memory with all processors, and with one."""
+    size, processors = buffer_bytes(options), manners.processors()
+    manners.require_memory(2 * size, "the memory probe")
+    cache = manners.last_level_cache()
+    if size < 2 * cache:
+        raise Unavailable(
+            f"{size / 2**20:.0f} MiB lie mostly in the caches of {cache / 2**20:.0f} MiB",
+            f"--size {CACHES * cache // 2**20}MiB",
+        )
+    ceiling = Ceiling(manners.sockets() * SOCKET_CEILING, "the fastest memory that sockets have")
+    rows = []
+    counts = sorted({1, len(processors)})
+    for step, count in enumerate(counts):
+        tell(f"system memory, {count} of {len(processors)} processors", step / len(counts))
+        rows += _rows(processors[:count], size // count, ceiling)
+    reads = [row.bytes_per_s for row in rows if row.op == "read"]
+    return {
+        "probe": "hbm",
+        "measures": "system memory",
+        "device": "CPU",
+        "achieved_bytes_per_s": max(reads),
+        "rows": [row.as_dict() for row in rows],
+        "conditions": {
+            "why_not_gpu": why,
+            "buffer_bytes": size,
+            "last_level_cache_bytes": cache,
+            "processors": len(processors),
+            "ceiling_bytes_per_s": ceiling.bytes_per_s,
+            "ceiling_basis": ceiling.basis,
+        },
+    }
+
+
+def _rows(processors: tuple[int, ...], slice_bytes: int, ceiling: Ceiling) -> list[Row]:
+    """Read, copy and write with these processors; check the copy."""
+    threads = Threads(processors, slice_bytes)
+    size = slice_bytes * len(processors)
+    rows = []
+    for op, by, traffic, work in (
+        ("read", "memchr", 1, threads.read),
+        ("copy", "memcpy", 2, threads.copy),
+        ("write", "memset", 1, threads.write),
+    ):
+        about: dict[str, Any] = {"threads": len(processors), "by": by, "traffic_per_payload": traffic}
+        wall, cpu = time.perf_counter(), time.process_time()
+        row = measure(op, work, payload=size, block=size, ceiling=ceiling, traffic=traffic)
+        about["on_processor"] = (time.process_time() - cpu) / ((time.perf_counter() - wall) * len(processors))
+        rows.append(replace(row, conditions={**about, **row.conditions}))
+        if op == "copy":
+            threads.verify()
+    threads.close()
+    return rows
