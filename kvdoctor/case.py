@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from kvdoctor import metrics as m
 from kvdoctor.hostview import HostView
-from kvdoctor.ledger import IN_STEP, PREFILL, STALL, STEP_UNDER_WAY, itl_ledger, ttft_ledger
+from kvdoctor.joined import Joined
+from kvdoctor.ledger import IN_STEP, PREFILL, STALL, STEP_UNDER_WAY, UNEXPLAINED, itl_ledger, ttft_ledger
 from kvdoctor.machine import Machine
 from kvdoctor.metrics import Quantity
 from kvdoctor.model import Evidence, Ledger, Objective
@@ -51,6 +52,12 @@ class Case:
         if self.itl is None:
             return first
         return first + self.itl.seconds * (self.gaps or 1.0)
+
+    @property
+    def untold(self) -> bool:
+        """Say whether nothing tells what TTFT is made of: neither queue nor prefill."""
+        parts = self.ttft.top() if self.ttft else ()
+        return bool(parts) and all(part.name == UNEXPLAINED for part in parts)
 
     @property
     def prefill(self) -> float:
@@ -102,12 +109,19 @@ class Case:
 def load_seconds(timeline: Timeline, traffic: Traffic) -> float:
     """Seconds of KV loading per request that no queue time can hold: engines that load inside prefill.
 
-    Where the engine counts deferred requests, loads are asynchronous and lie inside its queue time.
+    Where the engine counts deferred requests, its own loads are asynchronous and lie inside its queue time;
+    those of a layer in its workers do only if requests are deferred at all.
     """
     seconds = timeline.delta(m.LOAD_SECONDS) or 0.0
-    if not traffic.first_tokens or timeline.has(m.WAITING_DEFERRED):
+    deferred = timeline.gauge(m.WAITING_DEFERRED)
+    behind = deferred is not None and (not _by_layer(timeline, m.LOAD_SECONDS) or deferred.peak > 0)
+    if not traffic.first_tokens or behind:
         return 0.0
     return seconds / traffic.first_tokens
+
+
+def _by_layer(timeline: Timeline, quantity: Quantity) -> bool:
+    return isinstance(timeline, Joined) and not timeline.own(quantity)
 
 
 def transfer_wait(timeline: Timeline, traffic: Traffic) -> float | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from kvdoctor import around
 from kvdoctor.case import COST, OF_TTFT, Case
 from kvdoctor.judge import Judgement
-from kvdoctor.queue_wait import queue_wait
 from kvdoctor.model import Basis, Bound, Confidence, Metric, Quantile, State, Verdict
+from kvdoctor.queue_wait import queue_wait
 from kvdoctor.units import count, duration, percent
 
 FEW, MANY = 20, 100
@@ -103,6 +104,7 @@ def _limits(case: Case, judgement: Judgement, restarts: int) -> list[tuple[Confi
         limits.append((Confidence.HIGH if agreement[0] else Confidence.MEDIUM, agreement[1]))
     if restarts:
         limits.append((Confidence.MEDIUM, "the engine restarted: only the newest stretch is judged"))
+    limits += around.limits(case)
     unsure = _objective_unsure(case)
     if unsure and judgement.state is not State.BOUND:
         limits.append((Confidence.MEDIUM, unsure))

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kvdoctor import __version__, overview, story
+from kvdoctor import __version__, around, overview, story
 from kvdoctor import metrics as m
 from kvdoctor.case import Case, build_case
 from kvdoctor.causes import CAUSES
 from kvdoctor.confidence import confidence
-from kvdoctor.engines import recognise, version_range
+from kvdoctor.engines import layers_of, recognise, version_range
 from kvdoctor.engines.engine import Engine
 from kvdoctor.hostnotes import host_notes
 from kvdoctor.hostread import KIND, families, host_of, host_view
+from kvdoctor.joined import Joined, layer_lines
 from kvdoctor.judge import Judgement, judge, symptom
+from kvdoctor.logdiagnose import beside, judge_logs, log_diagnosis
 from kvdoctor.machine import machine
 from kvdoctor.model import (
     Bound,
@@ -41,6 +43,10 @@ TTFT_P95, ITL_P95 = 2.0, 0.05
 """Objectives where the operator states none, in seconds (rule 1)."""
 
 
+LAYER = "kv layer"
+"""The role of what is evidence for an engine, and no engine."""
+
+
 @dataclass(frozen=True, slots=True)
 class Judged:
     """One engine with its case and its judgement."""
@@ -64,13 +70,33 @@ def _timeline(source: Source, engine: Engine) -> Timeline | None:
     return Timeline(source, engine, part.first if part.last > part.first else -1, part.last)
 
 
+def _joined(own: Timeline, around: Sequence[Source], alone: bool) -> Joined:
+    """Bring the layers of the engine's own page and of other sources to it; `alone`: it is their only engine."""
+    start, end = own.source.at[max(0, own.first)], own.source.at[own.last]
+    lifetime = own.first < 0
+    seen = layer_lines((own.source,), start, end, lifetime=lifetime)
+    inside = tuple(line for line in seen if line.engine is not own.engine)
+    outside = layer_lines(around, start, end, lifetime=lifetime)
+    return Joined(own, (*inside, *outside) if alone else inside, () if alone else outside)
+
+
 def judge_source(
-    source: Source, engine: Engine, facts: dict[str, str], host: Sequence[Source] = ()
+    source: Source,
+    engine: Engine,
+    facts: dict[str, str],
+    host: Sequence[Source] = (),
+    around: Sequence[Source] = (),
+    *,
+    alone: bool = True,
 ) -> Judged | None:
-    """Judge one engine, with what its host tells; None for a source that was never read."""
-    timeline = _timeline(source, engine)
-    if timeline is None:
+    """Judge one engine, with what its host and the KV layers in the sources `around` it tell.
+
+    `alone` says that no other engine of the recording may use these layers. None for a source that was never read.
+    """
+    own = _timeline(source, engine)
+    if own is None:
         return None
+    timeline = _joined(own, around, alone)
     known = machine(facts, timeline.label(m.CACHE_CONFIG, "cache_dtype"))
     view = host_view(host, source.at[max(0, timeline.first)], source.at[timeline.last])
     case = build_case(timeline, known, objective(facts), facts, view)
@@ -81,6 +107,9 @@ def judge_source(
 def _role(case: Case) -> str | None:
     """Tell the two sides of a disaggregated pair: one gives single tokens, the other computes no prompt."""
     t = case.traffic
+    told = {dict(c.labels).get(case.timeline.engine.role_label) for c in case.timeline.columns(m.RUNNING)}
+    if case.timeline.engine.role or told & {"prefill", "decode"}:
+        return case.timeline.engine.role or " + ".join(sorted(filter(None, told)))
     computed, prompts = case.timeline.total(m.PROMPT_COMPUTED), case.timeline.total(m.PROMPT_TOKENS)
     external = case.timeline.total(m.PROMPT_EXTERNAL)
     if external and prompts and external > 0.5 * prompts and case.timeline.has(m.TRANSFER_SECONDS):
@@ -109,7 +138,7 @@ def target_info(case: Case) -> TargetInfo:
         engine=host.engine if host and host.engine else engine.name,
         version=version,
         model=", ".join(models) or None,
-        role=source.role or _role(case),
+        role=source.role or (LAYER if engine.layer else _role(case)),
         pid=host.root if host else None,
         url=source.name if source.kind != KIND else None,
         ranks=case.timeline.ranks,
@@ -120,6 +149,12 @@ def target_info(case: Case) -> TargetInfo:
         ),
         uptime_seconds=overview.uptime(case),
     )
+
+
+def layer_info(line: Timeline) -> TargetInfo:
+    """Describe a KV layer or an exporter beside an engine."""
+    version = version_range(line.engine, (c.name for c in line.source.columns))
+    return TargetInfo(engine=line.engine.name, version=version, role=LAYER, url=line.source.name)
 
 
 def _window(judged: Judged, recording: Recording) -> Window:
@@ -223,7 +258,8 @@ def _notes(main: Judged, others: list[Judged]) -> tuple[str, ...]:
         finding, info = judged.judgement.finding, target_info(judged.case)
         what = story.bound_name(finding.bound, finding.subclass) if finding else judged.judgement.state.value
         lines.append(f"{info.role or info.engine} at {info.url}: {what}")
-    lines += filter(None, (overview.closed_loop(main.case),))
+    lines += filter(None, (overview.closed_loop(main.case), _routing(main, others)))
+    lines += around.notes(main.case)
     lines += host_notes(main.case.host) if main.case.host else ()
     role = target_info(main.case).role
     if role == "decode":
@@ -233,6 +269,14 @@ def _notes(main: Judged, others: list[Judged]) -> tuple[str, ...]:
     if role == "prefill":
         lines.append("This is the prefill side of a pair: it has no ITL.")
     return tuple(lines)
+
+
+def _routing(main: Judged, others: list[Judged]) -> str | None:
+    """Compare the front end's TTFT with its engines', where both were read."""
+    cases = [judged.case for judged in (main, *others)]
+    front = next((case for case in cases if case.timeline.engine.role == "frontend"), None)
+    behind = [case for case in cases if not case.timeline.engine.role and not case.timeline.engine.layer]
+    return around.routing(front, behind) if front is not None else None
 
 
 def _unmetered(recording: Recording) -> list[Judged]:
@@ -248,23 +292,54 @@ def diagnose(recording: Recording) -> Diagnosis:
     """Judge every engine of a recording. The same recording gives the same Diagnosis."""
     facts, gaps = sensible(recording.facts)
     recording = replace(recording, facts=facts, gaps=[*recording.gaps, *gaps])
-    seen = [(s, recognise(c.name for c in s.columns)) for s in recording.sources if s.kind != KIND]
-    engines = [(source, engine) for source, engine in seen if engine is not None]
-    found = [
-        judge_source(source, engine, recording.facts, host_of(recording, source, len(engines)))
-        for source, engine in engines
-    ]
-    judged = [each for each in found if each is not None] or _unmetered(recording)
+    logs = judge_logs(recording, objective(facts))
+    judged = _judged(recording)
+    if logs and not judged:
+        return log_diagnosis(logs, recording, objective(facts))
+    judged = judged or _unmetered(recording) or _layers_alone(recording)
     if not judged:
         return _nothing(recording)
     main = max(judged, key=_weight)
-    return _assemble(main, [j for j in judged if j is not main], recording)
+    return beside(_assemble(main, [j for j in judged if j is not main], recording), logs)
+
+
+def _judged(recording: Recording) -> list[Judged]:
+    """Judge every engine, each with its host and with the KV layers around it."""
+    sources = [source for source in recording.sources if source.kind != KIND]
+    seen = [(source, recognise((c.name, c.labels) for c in source.columns)) for source in sources]
+    engines = [(source, engine) for source, engine in seen if engine is not None]
+    around_them = [source for source, engine in seen if engine is None]
+    alone = sum(1 for _, engine in engines if not engine.role) == 1
+    found = []
+    for source, engine in engines:
+        host = host_of(recording, source, len(engines))
+        layers = around_them if not engine.role else ()
+        found.append(judge_source(source, engine, recording.facts, host, layers, alone=alone))
+    return [each for each in found if each is not None]
+
+
+def _layers_alone(recording: Recording) -> list[Judged]:
+    """Show the KV layers and exporters of a recording without an engine: nothing is ever named from them alone."""
+    found = []
+    for source in recording.sources:
+        for layer in layers_of((c.name, c.labels) for c in source.columns) if source.kind != KIND else ():
+            judged = judge_source(source, layer, recording.facts)
+            if judged is not None:
+                insufficient = replace(
+                    judged.judgement,
+                    state=State.INSUFFICIENT,
+                    finding=None,
+                    by_metric=dict.fromkeys(Metric, State.INSUFFICIENT),
+                )
+                found.append(replace(judged, judgement=insufficient))
+    return found
 
 
 def _gaps(case: Case, recording: Recording) -> tuple[Gap, ...]:
     """Everything that was not seen: while recording, on the host, of the machine, of a stale gauge."""
     host = case.host.gaps if case.host else ()
-    return (*recording.gaps, *host, *case.machine.gaps, *filter(None, (overview.stale(case),)))
+    own = (*filter(None, (overview.stale(case),)), *around.gaps(case))
+    return (*recording.gaps, *host, *case.machine.gaps, *own)
 
 
 def _assemble(main: Judged, others: list[Judged], recording: Recording) -> Diagnosis:
@@ -275,7 +350,10 @@ def _assemble(main: Judged, others: list[Judged], recording: Recording) -> Diagn
     finding = judgement.finding
     return Diagnosis(
         kvdoctor=recording.kvdoctor,
-        targets=tuple(target_info(j.case) for j in (main, *others)),
+        targets=(
+            *(target_info(j.case) for j in (main, *others)),
+            *(layer_info(line) for line in around.layers(case)),
+        ),
         window=_window(main, recording),
         objective=case.objective,
         state=judgement.state,
@@ -293,12 +371,7 @@ def _assemble(main: Judged, others: list[Judged], recording: Recording) -> Diagn
         quantiles=overview.quantiles(case),
         ledgers=ledgers,
         findings=_ranked(judgement.findings),
-        gaps=(
-            *recording.gaps,
-            *(case.host.gaps if case.host else ()),
-            *case.machine.gaps,
-            *filter(None, (overview.stale(case),)),
-        ),
+        gaps=_gaps(case, recording),
         cost=recording.cost,
         header=overview.header(case),
         charts=overview.charts(case),

@@ -6,13 +6,14 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from kvdoctor import metrics as m
+from kvdoctor.course import Gauge
 from kvdoctor.engines import LAYERS, layers_of
 from kvdoctor.engines.engine import Engine
 from kvdoctor.histogram import Histogram, merge
 from kvdoctor.metrics import Kind, Quantity
 from kvdoctor.recording import Column, Source
 from kvdoctor.segment import restarts
-from kvdoctor.timeline import Gauge, Timeline
+from kvdoctor.timeline import Timeline
 
 _TOGETHER = (
     frozenset((m.LOAD_BYTES, m.LOAD_SECONDS, m.LOADS)),
@@ -73,6 +74,13 @@ class Joined(Timeline):
         """Return a gauge's course, see Timeline; of several sources of a layer, the first one's."""
         tellers = self._tellers(quantity)
         return tellers[0].gauge(quantity) if tellers else super().gauge(quantity, rank)
+
+    def each(self, quantity: Quantity) -> tuple[Gauge, ...]:
+        """Return the course of each series of a gauge by itself."""
+        tellers = self._tellers(quantity)
+        return (
+            tuple(g for line in tellers for g in line.each(quantity)) if tellers else super().each(quantity)
+        )
 
     def series(self, quantity: Quantity, rank: str | None = None) -> list[tuple[float, float]]:
         """Return the values at each reading, see Timeline."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from kvdoctor import metrics as m
 from kvdoctor.case import Case
 from kvdoctor.histogram import Histogram
 from kvdoctor.ledger import KV_LOAD, QUEUE
@@ -189,6 +190,9 @@ def _quiet(case: Case) -> State | None:
         return State.INSUFFICIENT
     if t.running.peak == 0 and t.waiting.peak == 0:
         return State.IDLE
+    steps = case.timeline.delta(m.STEPS)
+    if steps or (steps is None and t.at_finish):
+        return State.INSUFFICIENT
     pending = min(t.running.low + t.waiting.low, t.running.last + t.waiting.last)
     return State.STALLED if pending > 0 and t.seconds >= STALLED_SECONDS else State.INSUFFICIENT
 
@@ -218,6 +222,8 @@ def judge(case: Case, findings: tuple[Finding, ...], slow: str | None = None) ->
         and symptom(case, step, findings)
     ):
         by_metric[Metric.TTFT] = step
+    if not reasons and not misses(case):
+        return Judgement(State.INSUFFICIENT, metric, None, by_metric, (), findings)
     if not reasons:
         by_metric = {each: _nameless(case, each, reasons) for each in Metric}
         return Judgement(State.HEALTHY, metric, None, by_metric, (), findings)

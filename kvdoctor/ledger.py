@@ -89,6 +89,9 @@ def ttft_ledger(traffic: Traffic, *, load: float = 0.0, transfer: float | None =
         prefill = Wait(
             min(traffic.prefill_guess, left), Basis.MODELLED, "as of requests that finished before"
         )
+    elif queue is None:
+        parts.append(Part(UNEXPLAINED, left, Basis.RESIDUAL, note="neither queue nor prefill is told"))
+        return Ledger(Metric.TTFT, whole, traffic.ttft.count, _exact(parts, whole))
     else:
         prefill = Wait(left, Basis.RESIDUAL, "what the queue leaves: no request has finished yet")
     parts += _prefill_parts(traffic, prefill, load)

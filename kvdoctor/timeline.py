@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 
+from kvdoctor.course import Gauge as Gauge
+from kvdoctor.course import course
 from kvdoctor.engines import plain_name
 from kvdoctor.engines.engine import Engine, Select
 from kvdoctor.histogram import Histogram, from_cumulative, merge
@@ -16,21 +17,6 @@ from kvdoctor.recording import Column, Source
 
 NO_RANK = "0"
 """The rank of an engine that names none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gauge:
-    """A gauge over a stretch of time."""
-
-    mean: float
-    """Weighted by time."""
-    peak: float
-    low: float
-    first: float
-    last: float
-    readings: int
-    changes: int
-    """How often it changed: 0 may mean steady, or stale."""
 
 
 class Timeline:
@@ -90,19 +76,12 @@ class Timeline:
 
     def gauge(self, quantity: Quantity, rank: str | None = None) -> Gauge | None:
         """Return a gauge's course, ranks brought together as its quantity says; None when absent."""
-        values = self.series(quantity, rank)
-        if not values:
-            return None
-        numbers = [v for _, v in values]
-        return Gauge(
-            mean=_time_mean(values),
-            peak=max(numbers),
-            low=min(numbers),
-            first=numbers[0],
-            last=numbers[-1],
-            readings=len(numbers),
-            changes=sum(1 for a, b in itertools.pairwise(numbers) if a != b),
-        )
+        return course(self.series(quantity, rank))
+
+    def each(self, quantity: Quantity) -> tuple[Gauge, ...]:
+        """Return the course of each series of a gauge by itself."""
+        found = (course(self._points((term,), max, Column.at)) for term in self._find(quantity))
+        return tuple(gauge for gauge in found if gauge is not None)
 
     def series(self, quantity: Quantity, rank: str | None = None) -> list[tuple[float, float]]:
         """Return (seconds since the recording began, value) of a gauge or a counter at each reading.
@@ -112,6 +91,14 @@ class Timeline:
         terms = self._of_rank(quantity, rank)
         together = max if quantity.across is Across.MAX else sum
         known = self._known if quantity.kind is Kind.COUNTER else Column.at
+        return self._points(terms, together, known)
+
+    def _points(
+        self,
+        terms: tuple[Term, ...],
+        together: Callable[[list[float]], float],
+        known: Callable[[Column, int], float],
+    ) -> list[tuple[float, float]]:
         points = []
         for reading in self.readings if terms else ():
             told = (t.of(known(t.column, reading), reading, self._since) for t in terms)
@@ -154,14 +141,14 @@ class Timeline:
         return None
 
     def models(self) -> tuple[str, ...]:
-        """Return the model names among the labels, in order of appearance."""
-        found: dict[str, None] = {}
+        """Return the model names among the labels, in order of appearance; case apart, each once."""
+        found: dict[str, str] = {}
         for columns in self._by_name.values():
             for column in columns:
                 name = dict(column.labels).get(self.engine.model_label)
                 if name and name != "undefined" and self._alive(column):
-                    found[name] = None
-        return tuple(found)
+                    found.setdefault(name.lower(), name)
+        return tuple(found.values())
 
     def counters_moved(self) -> bool:
         """Say whether any token or request counter rose: only then is a gauge believed to be fresh."""
@@ -316,12 +303,3 @@ def _bound(text: str) -> float:
 def _zero(value: float) -> float:
     """A series that is not there yet stands at nothing."""
     return 0.0 if math.isnan(value) else value
-
-
-def _time_mean(points: list[tuple[float, float]]) -> float:
-    """Mean over time by trapezoids; the plain mean where no time passes."""
-    span = points[-1][0] - points[0][0]
-    if span <= 0:
-        return sum(v for _, v in points) / len(points)
-    area = sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in itertools.pairwise(points))
-    return area / span

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from kvdoctor import metrics as m
+from kvdoctor import pace
 from kvdoctor.histogram import Histogram, Split, split_tail
 from kvdoctor.metrics import Quantity
 from kvdoctor.timeline import Gauge, Timeline
@@ -56,6 +57,10 @@ class Traffic:
     pool_tokens: float | None
     block_size: float | None
     lifetime: bool
+    at_finish: bool = False
+    """Tokens are counted when a request ends: they are of those that finished, not of those that began."""
+    gaps_of_requests: bool = False
+    """The gaps are spread as the means of requests: they have no tail to read."""
 
     @property
     def cohort(self) -> bool:
@@ -91,7 +96,8 @@ class Traffic:
     @property
     def outputs_per_request(self) -> float | None:
         """Mean output tokens of a request: generated over begun, which agree while the load is steady."""
-        return self.generated / self.first_tokens if self.first_tokens else None
+        of = self.finished if self.at_finish else self.first_tokens
+        return self.generated / of if of else None
 
     @property
     def gaps_per_request(self) -> float:
@@ -136,7 +142,9 @@ class Traffic:
     @property
     def tail(self) -> Split | None:
         """The ITL histogram cut at twice its mode."""
-        return split_tail(self.itl) if self.itl is not None else None
+        if self.itl is None or not self.gaps_of_requests or self.itl.mean is None:
+            return split_tail(self.itl) if self.itl is not None else None
+        return Split(self.itl.mean, math.inf, self.itl.count, 0.0, 0.0)
 
     @property
     def prefill_share(self) -> float | None:
@@ -177,7 +185,16 @@ def pool_tokens(timeline: Timeline) -> float | None:
     stated = _number(timeline.label(m.CACHE_CONFIG, "kv_cache_size_tokens"))
     blocks = _number(timeline.label(m.CACHE_CONFIG, "num_gpu_blocks"))
     size = _number(timeline.label(m.CACHE_CONFIG, "block_size"))
-    return stated or (blocks * size if blocks and size else None)
+    told = timeline.gauge(m.POOL_TOKENS)
+    each = told.last / len(timeline.ranks) if told is not None and told.last > 0 else None
+    return stated or (blocks * size if blocks and size else each)
+
+
+def block_size(timeline: Timeline) -> float | None:
+    """Tokens of a KV block; None when not told."""
+    told = timeline.gauge(m.BLOCK_SIZE)
+    stated = _number(timeline.label(m.CACHE_CONFIG, "block_size"))
+    return stated or (told.last if told is not None and told.last > 0 else None)
 
 
 def _guess(timeline: Timeline, quantity: Quantity) -> float | None:
@@ -190,7 +207,7 @@ def _guess(timeline: Timeline, quantity: Quantity) -> float | None:
 
 def traffic(timeline: Timeline) -> Traffic:
     """Take the differences of one engine's counters and histograms over its window."""
-    ttft = timeline.histogram(m.TTFT)
+    ttft = pace.first_tokens(timeline)
     lifetime = timeline.first < 0
     return Traffic(
         seconds=math.nan if lifetime else timeline.seconds,
@@ -209,13 +226,15 @@ def traffic(timeline: Timeline) -> Traffic:
         deferred=timeline.gauge(kv_in_flight(timeline)),
         usage=timeline.gauge(m.KV_CACHE_USAGE),
         ttft=ttft,
-        itl=timeline.histogram(m.ITL),
+        itl=pace.gaps(timeline),
         queue=timeline.histogram(m.QUEUE),
         prefill=timeline.histogram(m.PREFILL),
         e2e=timeline.histogram(m.E2E),
         steps=timeline.histogram(m.ITERATION_TOKENS),
         prefill_guess=_guess(timeline, m.PREFILL),
         pool_tokens=pool_tokens(timeline),
-        block_size=_number(timeline.label(m.CACHE_CONFIG, "block_size")),
+        block_size=block_size(timeline),
         lifetime=lifetime,
+        at_finish=timeline.engine.at_finish,
+        gaps_of_requests=pace.of_requests(timeline),
     )

@@ -18,7 +18,7 @@ PACKAGE = ROOT / "kvdoctor"
 # Vocabulary and nouns. `errors` and the version in `kvdoctor` itself are open to all.
 NOUNS = "metrics model recording units"
 # What was seen, as signals and sums: no opinion yet.
-SEEN = "histogram hostview ledger machine queue_wait timeline traffic waiting"
+SEEN = "histogram hostview joined ledger machine queue_wait timeline traffic waiting"
 
 MAY_IMPORT: dict[str, str] = {
     # vocabulary and nouns
@@ -61,23 +61,26 @@ MAY_IMPORT: dict[str, str] = {
     "hostread": "hostcards hostseries hostview metrics model recording stackclass",
     "hostseries": "engines metrics recording timeline",
     "hostview": "model stackclass",
-    "joined": "engines histogram metrics pick recording segment timeline",
+    "course": "",
+    "joined": "course engines histogram metrics pick recording segment timeline",
+    "pace": "histogram metrics timeline",
     "pick": "engines recording",
     "segment": "engines recording",
-    "timeline": "engines histogram metrics pick recording",
-    "traffic": "histogram metrics timeline",
+    "timeline": "course engines histogram metrics pick recording",
+    "traffic": "histogram metrics pace timeline",
     "queue_wait": "model traffic",
     "waiting": "metrics timeline traffic",
     # think: from signals to opinions
+    "around": f"case engines {SEEN} metrics model units",
     "case": f"{SEEN} metrics model",
     "causes": f"case {SEEN} metrics model stackclass units",
     "ledger": "histogram machine model queue_wait traffic units",
-    "judge": "case histogram ledger model",
-    "confidence": "case judge ledger model queue_wait units",
+    "judge": "case histogram ledger metrics model",
+    "confidence": "around case judge ledger model queue_wait units",
     "story": "case judge ledger model units",
     "overview": "case causes histogram judge metrics model",
     "unmetered": "case causes engines hostread judge machine model recording timeline",
-    "diagnose": "case causes confidence engines hostnotes hostread judge machine metrics model overview recording "
+    "diagnose": "around case causes confidence engines hostnotes hostread joined judge machine metrics model overview recording "
     "segment story timeline told unmetered",
     # show
     "render": "model roofline units",

@@ -69,11 +69,31 @@ def _advice(case: Case, subclass: str, share: float) -> tuple[Advice, ...]:
     return (Advice(what, expect, Basis.MODELLED, gain * case.gaps), never)
 
 
+def _counted(case: Case) -> Finding | None:
+    """Judge by the cards' own counter where no step can be modelled; None without it, or without decode."""
+    cards = [gauge.mean for gauge in case.timeline.each(m.DRAM_ACTIVE)]
+    if not cards or case.itl is None or case.traffic.lifetime:
+        return None
+    low, high = min(cards), max(cards)
+    of = (m.DRAM_ACTIVE,)
+    evidence = (
+        case.evidence("HBM moves data, least busy card", low, "ratio", threshold=NEAR, of=of),
+        case.evidence("HBM moves data, busiest card", high, "ratio", threshold=FAR, of=of),
+    )
+    if high < FAR:
+        why = f"HBM moves data in {100 * high:.0f}% of the cycles at most: far from its ceiling."
+        return Finding(Bound.BANDWIDTH, Verdict.RULED_OUT, None, why, Metric.ITL, evidence=evidence)
+    why = f"HBM moves data in {100 * low:.0f} to {100 * high:.0f}% of the cycles; by whose reads is not told."
+    return Finding(
+        Bound.BANDWIDTH, Verdict.POSSIBLE, None, why, Metric.ITL, 0.0, None, evidence, (_NO_MODEL,)
+    )
+
+
 def check(case: Case) -> tuple[Finding, ...]:
     """Hold the bytes of a steady step against the ceiling; likely only by the lower count of the bytes."""
     step, reads, ceiling = steady_step(case), read_range(case), case.machine.bandwidth
     if not step or case.itl is None or reads is None or ceiling is None:
-        return (_no_data(case),)
+        return (_counted(case) or _no_data(case),)
     weights_low, weights_high, kv_low, kv_high = reads
     low, high = (weights_low + kv_low) / step, (weights_high + kv_high) / step
     subclass = "weights" if weights_low >= kv_low else "kv_reads"

@@ -45,7 +45,12 @@ def preemption(case: Case) -> Finding:
     )
     if not case.timeline.has(m.PREEMPTIONS):
         why = "No preemption counter."
-        return Finding(Bound.CAPACITY, Verdict.NO_DATA, "preemption", why, gaps=(NOT_EXPORTED,))
+        gauge = case.timeline.gauge(m.PAUSED)
+        paused = case.evidence("paused, peak", gauge.peak if gauge else None, "", threshold=0, of=(m.PAUSED,))
+        seen = (paused, _usage(case)) if gauge else ()
+        return Finding(
+            Bound.CAPACITY, Verdict.NO_DATA, "preemption", why, evidence=seen, gaps=(NOT_EXPORTED,)
+        )
     if not number:
         why = "No sequence was preempted in the window."
         return Finding(Bound.CAPACITY, Verdict.RULED_OUT, "preemption", why, evidence=evidence)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvdoctor import metrics as m
 from kvdoctor.case import NOTICED, Case
-from kvdoctor.causes.common import NO_TRAFFIC
+from kvdoctor.causes.common import NO_TRAFFIC, NOT_EXPORTED
 from kvdoctor.ledger import IN_STEP, PREFILL, QUEUE, STEP_UNDER_WAY
 from kvdoctor.model import Advice, Basis, Bound, Finding, Gap, Metric, Verdict
 from kvdoctor.units import duration, percent
@@ -31,6 +31,9 @@ def prefill(case: Case) -> Finding:
         return Finding(
             Bound.COMPUTE, Verdict.NO_DATA, "prefill", "No first token in the window.", gaps=(NO_TRAFFIC,)
         )
+    if case.untold:
+        why = "What TTFT is made of is not told: neither queue nor prefill."
+        return Finding(Bound.COMPUTE, Verdict.NO_DATA, "prefill", why, gaps=(NOT_EXPORTED,))
     own = case.ttft.part(PREFILL)
     busy = case.traffic.prefill_share or 0.0
     behind = case.ttft.part(STEP_UNDER_WAY) * busy

@@ -51,7 +51,10 @@ def ever_computed(case: Case) -> float | None:
 
 
 def ever_evicted(case: Case) -> bool | None:
-    """Say whether the engine has computed more tokens in its life than its pool holds; None when unknown."""
+    """Say whether the engine counts evictions, or has computed more tokens in its life than its pool holds."""
+    counted = case.timeline.total(m.EVICTED)
+    if counted is not None:
+        return counted > 0
     computed, pool = ever_computed(case), pool_tokens(case)
     return None if computed is None or pool is None else computed > pool
 
@@ -76,7 +79,9 @@ def hit_and_miss(case: Case) -> tuple[float, float] | None:
 
 def _evidence(case: Case, kept: float | None, mixed: tuple[float, float] | None) -> tuple[Evidence, ...]:
     of = (m.CACHE_CONFIG, m.PROMPT_COMPUTED, m.GENERATED, m.KV_CACHE_USAGE)
-    return (
+    evicted = case.timeline.delta(m.EVICTED)
+    counted = case.evidence("tokens evicted in the window", evicted, "tokens", of=(m.EVICTED,))
+    rows = (
         case.evidence("tokens computed since the start", ever_computed(case), "tokens",
                       threshold=pool_tokens(case), of=(m.PROMPT_COMPUTED, m.GENERATED)),
         case.evidence("an unreferenced block stays", kept, "seconds", threshold=case.traffic.seconds, of=of),
@@ -87,6 +92,7 @@ def _evidence(case: Case, kept: float | None, mixed: tuple[float, float] | None)
         case.evidence("requests that miss almost wholly", mixed[1] if mixed else None, "ratio",
                       threshold=MIXED, of=(m.REQUEST_COMPUTED,)),
     )  # fmt: skip
+    return rows if evicted is None else (counted, *rows)
 
 
 def _sampled(case: Case) -> bool:
@@ -113,6 +119,8 @@ def check(case: Case) -> tuple[Finding, ...]:
     evidence = _evidence(case, kept, mixed)
     if evicted is False:
         why = "All tokens ever computed fit into the pool: nothing was evicted."
+        if case.timeline.has(m.EVICTED):
+            why = "The engine counts evictions, and there was none since it started."
         return (_finding(Verdict.RULED_OUT, why, evidence),)
     if evicted is None:
         return (_finding(Verdict.NO_DATA, "Pool size or token counters are missing.", gaps=(_OPT_IN,)),)

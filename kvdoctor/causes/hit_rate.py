@@ -168,6 +168,9 @@ def promised(case: Case) -> Finding:
         name = "promised_not_delivered"
         if promise is None and delivered is None:
             return _finding(Verdict.NO_DATA, name, "No KV connector counts external hits.", gaps=(NO_TIER,))
+        if promise:
+            why = "Hits of an outer tier are counted; what of them arrived is not."
+            return _finding(Verdict.NO_DATA, name, why, evidence=evidence, gaps=(NOT_EXPORTED,))
         return _finding(Verdict.RULED_OUT, name, "No external hit was promised.", evidence=evidence)
     in_flight = max((g.first + g.last for g in (t.waiting, t.running) if g is not None), default=0.0)
     slack = in_flight * promise / max(1.0, t.first_tokens)

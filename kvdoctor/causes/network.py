@@ -44,7 +44,21 @@ def _evidence(case: Case, wait: float) -> tuple[Evidence, ...]:
                       of=(m.TRANSFER_DESCRIPTORS,)),
         case.evidence("KV loads in progress, mean", fetch.mean if fetch else None, "",
                       of=(m.KV_FETCH_IN_PROGRESS,)),
+        *_transport(case, size),
     )  # fmt: skip
+
+
+def _transport(case: Case, size: float) -> tuple[Evidence, ...]:
+    """By which transport the bytes went; nothing where no layer tells."""
+    tcp, changed = case.timeline.delta(m.TRANSFER_TCP_BYTES), case.timeline.delta(m.TRANSFER_FAILOVERS)
+    share = tcp / size if tcp is not None and size else None
+    rows = (
+        case.evidence("share of the bytes that went over TCP", share, "ratio", threshold=0,
+                      of=(m.TRANSFER_TCP_BYTES,)),
+        case.evidence("transfers that changed to another transport", changed, "", threshold=0,
+                      of=(m.TRANSFER_FAILOVERS,)),
+    )  # fmt: skip
+    return tuple(row for row in rows if row.value is not None)
 
 
 def _wire_share(case: Case, wait: float) -> float | None:

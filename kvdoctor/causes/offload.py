@@ -9,6 +9,7 @@ from kvdoctor.causes.common import NO_TIER, seconds_per_computed_token
 from kvdoctor.ledger import KV_LOAD, KV_WAIT
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Metric, Verdict
 from kvdoctor.units import duration, gib, rate_bytes
+from kvdoctor.waiting import FULL
 
 COST = 0.05
 """Share of a request's seconds below which loading is small change."""
@@ -58,7 +59,30 @@ def _evidence(case: Case, cost: float) -> tuple[Evidence, ...]:
         case.evidence("look-up in the outer tier", lookup.mean if lookup else None, "seconds", of=(m.LOOKUP,)),
         case.evidence("recomputing the same tokens would take", recompute_seconds(case), "seconds",
                       of=(m.PREFILL, m.PROMPT_COMPUTED)),
+        *_tier(case),
     )  # fmt: skip
+
+
+def _tier(case: Case) -> tuple[Evidence, ...]:
+    """What the outer tier holds, finds and lets go; nothing where no layer tells."""
+    line = case.timeline
+    fill, used = line.gauge(m.TIER_FILL), line.gauge(m.TIER_USED)
+    asked, found = line.delta(m.TIER_QUERIES), line.delta(m.TIER_HITS)
+    rate = line.histogram(m.TIER_RATE)
+    rows = (
+        case.evidence("rate of a read from the far tier", rate.mean if rate else None, "bytes/s",
+                      threshold=DRAM_LIKE, of=(m.TIER_RATE,)),
+        case.evidence("outer tier filled, peak", fill.peak if fill else None, "ratio", threshold=FULL,
+                      of=(m.TIER_FILL,)),
+        case.evidence("KV in outer tiers", used.last if used else None, "bytes", of=(m.TIER_USED,)),
+        case.evidence("lookups that the outer tier answered", found / asked if asked and found is not None else None,
+                      "ratio", of=(m.TIER_HITS, m.TIER_QUERIES)),
+        case.evidence("evicted from the outer tier", line.delta(m.TIER_EVICTIONS), "", threshold=0,
+                      of=(m.TIER_EVICTIONS,)),
+        case.evidence("failures of the outer tier", line.delta(m.TIER_FAILURES), "", threshold=0,
+                      of=(m.TIER_FAILURES,)),
+    )  # fmt: skip
+    return tuple(row for row in rows if row.value is not None)
 
 
 def recompute_seconds(case: Case) -> float | None:
@@ -99,8 +123,9 @@ def check(case: Case) -> tuple[Finding, ...]:
         read = hostdisk.on_path(case)
         if read is not None:
             return (read,)
-        why = "No outer KV tier is seen."
-        return (Finding(Bound.OFFLOAD, Verdict.NO_DATA, None, why, gaps=(NO_TIER,)),)
+        tier = _tier(case)
+        why = "An outer tier is seen; no load from it is counted." if tier else "No outer KV tier is seen."
+        return (Finding(Bound.OFFLOAD, Verdict.NO_DATA, None, why, evidence=tier, gaps=(NO_TIER,)),)
     _, size, seconds = _loads(case)
     cost = _on_path(case, seconds)
     evidence = _evidence(case, cost) + (hostdisk.evidence(case.host) if case.host else ())

@@ -84,10 +84,31 @@ def _no_data(case: Case) -> Finding:
     return Finding(Bound.QUEUEING, Verdict.NO_DATA, None, why, gaps=(gap,))
 
 
+def _untold(case: Case, waiting: float) -> Finding:
+    """Requests wait now; for how long those that got through waited is not told."""
+    running, usage = case.traffic.running, case.traffic.usage
+    seconds = case.ttft.seconds if case.ttft else 0.0
+    evidence = (
+        case.evidence("waiting", waiting, "", threshold=0, of=(m.WAITING,)),
+        case.evidence("running", running.last if running else None, "", of=(m.RUNNING,)),
+        case.evidence("KV cache usage", usage.last if usage else None, "ratio", of=(m.KV_CACHE_USAGE,)),
+        case.evidence("TTFT, of which the queue is an unknown part", seconds, "seconds", of=(m.TTFT,)),
+    )
+    gap = Gap(
+        "queue",
+        "this page has no queue times, and a gauge tells of one moment only",
+        "take several readings: mean waiting over the rate of first tokens is the time in the queue",
+    )
+    why = f"{count(waiting)} requests wait; how much of {duration(seconds)} TTFT that is, is not told."
+    return Finding(Bound.QUEUEING, Verdict.POSSIBLE, None, why, Metric.TTFT, seconds, None, evidence, (gap,))
+
+
 def check(case: Case) -> tuple[Finding, ...]:
     """Waiting at the batch's limit with room in pool and step is policy; all other waiting is a symptom."""
     if case.ttft is None or case.traffic.waiting is None:
         return (_no_data(case),)
+    if case.untold and case.traffic.waiting.last > 0:
+        return (_untold(case, case.traffic.waiting.last),)
     queue = case.ttft.part(QUEUE) - case.ttft.part(KV_WAIT)
     free, why_free = nearly_free(case)
     evidence = _evidence(case, queue, why_free, step_growth(case))
