@@ -31,16 +31,15 @@ from kvdoctor.probes import PROBES
 Tell = Callable[[str, float], None]
 """Called by a probe with what it does now and the share that is done, 0..1."""
 
-BOOT = """
+BOOT_PACKAGE = """
 import sys
 sys.path[:] = [p for p in sys.path if p]
 import importlib.util as u
 s = u.spec_from_file_location("kvdoctor", sys.argv[1] + "/__init__.py", submodule_search_locations=[sys.argv[1]])
 sys.modules["kvdoctor"] = m = u.module_from_spec(s)
 s.loader.exec_module(m)
-from kvdoctor.probes import child
-child.main()
 """
+BOOT = BOOT_PACKAGE + "from kvdoctor.probes import child\nchild.main()\n"
 NICE, OOM_SCORE = 10, 1000
 GRACE_S = 2.0
 """Seconds between the polite and the final signal."""
@@ -231,12 +230,16 @@ def _private_stdout() -> IO[str]:
     return os.fdopen(kept, "w", encoding="utf-8")
 
 
-def _behave(parent: int) -> None:
-    """Die with the parent, be nice, be the first that an out-of-memory kill takes, dump no core."""
-    libc = ctypes.CDLL(None)
-    libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+def die_with(parent: int) -> None:
+    """Be killed by the kernel when the parent ends, however it ends."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def _behave(parent: int) -> None:
+    """Die with the parent, be nice, be the first that an out-of-memory kill takes, dump no core."""
+    die_with(parent)
     os.nice(NICE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError):

@@ -1,0 +1,119 @@
+"""The peer of the network probe: takes and gives bytes, on loopback unless told, for a limited time."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kvdoctor.errors import KvdoctorError
+from kvdoctor.probes.stream import LARGEST, LONGEST_S, WAIT_S, Line, admit, receive, send_for, take
+
+MOST_STREAMS = 64
+POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a server listens, whom it serves, and for how many seconds."""
+
+    bind: str = "127.0.0.1"
+    port: int = 0
+    token: str = ""
+    seconds: float = 600.0
+    once: bool = False
+    """End when the first client that was let in has left."""
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether an address is this machine's own; names count only as `localhost`."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def listen(place: Place) -> socket.socket:
+    """Open the port. KvdoctorError for an address that others reach without a token, or that cannot be had."""
+    if not is_loopback(place.bind) and len(place.token) < 8:
+        raise KvdoctorError(
+            f"{place.bind} is reached by others, and no token keeps them out",
+            "KVDOCTOR_TOKEN with 8 characters or more",
+        )
+    family = socket.AF_INET6 if ":" in place.bind else socket.AF_INET
+    server = socket.socket(family, socket.SOCK_STREAM)
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        server.bind((place.bind, place.port))
+    except OSError as error:
+        server.close()
+        raise KvdoctorError(
+            f"{place.bind}:{place.port} cannot be had: {error.strerror}", "--port of another"
+        ) from error
+    server.listen(MOST_STREAMS)
+    return server
+
+
+def serve(server: socket.socket, place: Place, ended: Callable[[], bool] = lambda: False) -> int:
+    """Serve until the time is over; return how many connections were let in."""
+    stop, crew = time.monotonic() + place.seconds, _Crew(place.token)
+    server.settimeout(POLL_S)
+    while time.monotonic() < stop and not ended():
+        if place.once and crew.served and not crew.busy:
+            break
+        try:
+            connection, _ = server.accept()
+        except TimeoutError:
+            continue
+        if crew.busy >= MOST_STREAMS:
+            connection.close()
+            continue
+        threading.Thread(target=crew.serve, args=(Line(connection),), daemon=True).start()
+    server.close()
+    return crew.served
+
+
+class _Crew:
+    """The connections that are open."""
+
+    def __init__(self, token: str) -> None:
+        self._token, self._lock = token, threading.Lock()
+        self.served = self.busy = 0
+
+    def serve(self, line: Line) -> None:
+        """Let one client in and do what it asks; whatever it does wrong ends its connection only."""
+        with self._lock:
+            self.busy += 1
+        try:
+            if admit(line, self._token):
+                self.served += 1
+                _obey(line)
+        except (OSError, KvdoctorError, ValueError, TypeError, KeyError):
+            pass  # a client that leaves or talks nonsense is no failure of the server
+        finally:
+            line.close()
+            with self._lock:
+                self.busy -= 1
+
+
+def _obey(line: Line) -> None:
+    """Do one thing: take bytes, give bytes, or answer messages."""
+    asked = line.hear()
+    message = max(1, min(int(asked.get("message", 1)), LARGEST))
+    if asked["do"] == "take":
+        line.say(dict(receive(line, float(asked["warm"]))))
+    elif asked["do"] == "give":
+        send_for(line, message, float(asked["seconds"]))
+    elif asked["do"] == "answer":
+        _answer(line, message)
+
+
+def _answer(line: Line, message: int) -> None:
+    """Return one byte for each whole message, until the client leaves."""
+    buffer, stop = memoryview(bytearray(message)), time.monotonic() + LONGEST_S + WAIT_S
+    while time.monotonic() < stop:
+        take(line, message, buffer)
+        line.socket.sendall(b"\x01")
