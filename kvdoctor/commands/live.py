@@ -152,6 +152,8 @@ def _discard(writer: Writer | None) -> None:
 
 
 def _never_answered(recording: Recording) -> KvdoctorError:
-    reasons = [f"{gap.source}: {gap.reason}" for gap in recording.gaps]
+    reasons = [
+        gap.reason if gap.source == "kvdoctor" else f"{gap.source}: {gap.reason}" for gap in recording.gaps
+    ]
     cure = next((gap.cure for gap in recording.gaps if gap.cure), "check the URL")
     return KvdoctorError("; ".join(reasons) or "no reading was made", cure)

@@ -21,9 +21,9 @@ from program import LIMIT, Program, Ran, together
 
 from kvdoctor.store import load
 
-SPEED = 4.0
-"""Faster, and waiting costs so little beside what the histograms say that another cause is named."""
-FAST = ("--seconds", "7.5", "--interval", "0.25")
+SPEED = 2.0
+"""Much faster, and what waiting costs by the clock no longer fits what the histograms say it does."""
+FAST = ("--seconds", "10", "--interval", "0.5")
 ANSWERS = {
     "healthy": ("healthy", None),
     "kv-too-small": ("capacity", "preemption"),
@@ -135,6 +135,23 @@ def test_one_that_is_stopped_reports_what_it_saw(number: int, tmp_path: Path) ->
     assert any(re.match(r"stopped after .* s of 3600 s", gap["reason"]) for gap in answer["gaps"])
     assert load(program.saved[0]).complete
     assert program.run("report", str(program.saved[0]), "--json").out == ran.out
+
+
+def test_one_that_is_stopped_before_it_saw_anything_says_so(tmp_path: Path) -> None:
+    asked = threading.Event()
+
+    def hang(handler: Handler) -> None:
+        asked.set()
+        badserver.hanging(handler)
+
+    program = Program(tmp_path)
+    with serving(hang) as server:
+        process = program.start("diagnose", "--url", server.url, "--seconds", "3600")
+        assert asked.wait(LIMIT)
+        process.send_signal(signal.SIGINT)
+        ran = program.end(process)
+    assert (ran.code, ran.out, list(program.saved)) == (1, "", [])
+    assert ran.err.startswith("kvdoctor: stopped after ")
 
 
 def test_one_that_is_killed_leaves_a_file_that_opens(tmp_path: Path) -> None:
