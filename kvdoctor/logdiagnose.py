@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -82,7 +83,7 @@ _QUIET = {lm.LINE, "log:start_created", *(lm.raw(quantity) for quantity in lm.SE
 def _stretch(source: Source, starts: Sequence[int]) -> tuple[int, int]:
     """Return the newest stretch between starts in which anything but a start was told, else the newest."""
     edges = [0, *starts, len(source.at)]
-    parts = [(a, b - 1) for a, b in zip(edges, edges[1:], strict=False) if b > a]
+    parts = [(a, b - 1) for a, b in itertools.pairwise(edges) if b > a]
     told = sorted(i for c in source.columns if c.name not in _QUIET for i in (c.index[0], c.index[-1]))
     serving = [part for part in parts if any(part[0] <= index <= part[1] for index in told)]
     return (serving or parts)[-1]

@@ -19,6 +19,8 @@ from kvdoctor.units import duration, percent
 FEW_LINES = 3
 """Lines under which gauges are a moment, not a course."""
 LEDGER_CURE = "read the engine's /metrics over the same time: kvdoctor diagnose --url URL"
+UNUSED = 0.02
+"""GPU time with any kernel up to which nothing is asked of it: busy-polling CPUs are no load (rule 11)."""
 PROMPTS = 0.1
 """Share of the steps in prompts from which health hangs on TTFT, which no line tells (rule 3's avoidable prefill)."""
 SPEAKS = 6
@@ -47,7 +49,7 @@ def judge_log(view: LogView, objective: Objective, slow: str | None) -> Verdicts
     if named.finding.verdict is Verdict.LIKELY:
         return _named(view, named, metric, findings)
     reasons = _unhealthy(view, objective)
-    healthy = _served(view) and not reasons
+    healthy = _served(view, objective) and not reasons
     return _state(view, State.HEALTHY if healthy else State.INSUFFICIENT, metric, reasons, findings)
 
 
@@ -57,6 +59,9 @@ def _strength(opinion: Opinion) -> int:
 
 def _quiet(view: LogView) -> State | None:
     """Name the state of an engine that computed nothing while it told; None when it did, or does not tell."""
+    occupied = view.values(lm.GPU_BUSY)
+    if occupied and max(occupied) <= UNUSED and not view.flowing and not view.values(lm.CONCURRENCY):
+        return State.IDLE
     if view.running is None or view.waiting is None:
         return None
     if not view.flowing and view.running.peak == 0 and view.waiting.peak == 0:
@@ -69,10 +74,17 @@ def _quiet(view: LogView) -> State | None:
     return State.STALLED if long and pending and not any(s.at in prompts for s in still) else None
 
 
-def _served(view: LogView) -> bool:
+def _served(view: LogView, objective: Objective) -> bool:
     """Say whether the log shows enough to call a service well: tokens, and that nobody waits for them."""
-    if view.running is not None and view.waiting is not None:
+    alone = view.running is not None and view.running.peak <= 1
+    calm = view.waiting is not None and (
+        view.running is not None or (view.usage is not None and not view.waiting.peak)
+    )
+    if alone or calm:
         return view.flowing
+    ttft, itl = view.values(lm.TTFT), view.values(lm.ITL)
+    if ttft and itl:
+        return max(ttft) <= objective.ttft_p95 and max(itl) <= objective.itl_p95
     total, hit, share = sum(view.values(lm.TIER_TOTAL)), sum(view.values(lm.TIER_HIT)), needed(view)
     return bool(total) and share is not None and share < HARDLY and hit >= (1 - 2 * COST) * total
 
@@ -92,9 +104,7 @@ def _unhealthy(view: LogView, objective: Objective) -> tuple[str, ...]:
 def _by_metric(finding: Finding | None, state: State) -> dict[Metric, Finding | State]:
     if finding is None:
         return dict.fromkeys(Metric, state)
-    return {
-        each: finding if finding.metric in (None, each) else State.INSUFFICIENT for each in Metric
-    }
+    return {each: finding if finding.metric in (None, each) else State.INSUFFICIENT for each in Metric}
 
 
 def _state(
@@ -122,9 +132,7 @@ def _named(view: LogView, named: Opinion, metric: Metric, findings: tuple[Findin
     }
     reasons = [told[named.grade], f"{view.lines} lines of a log", "its share of a request is unknown"]
     sure = named.grade is Grade.PROVEN or (named.grade is Grade.MEASURED and view.lines >= FEW_LINES)
-    return Verdicts(
-        judgement, named.grade, Confidence.MEDIUM if sure else Confidence.LOW, tuple(reasons)
-    )
+    return Verdicts(judgement, named.grade, Confidence.MEDIUM if sure else Confidence.LOW, tuple(reasons))
 
 
 def only_settings(view: LogView) -> bool:
@@ -160,7 +168,7 @@ def next_measurement(view: LogView, judgement: Judgement) -> str:
         return "Look at the engine's stacks (py-spy dump --nonblocking --pid N) and at its last errors."
     if judgement.state is State.HEALTHY:
         return "TTFT and ITL from the engine's /metrics (kvdoctor diagnose --url URL), to know what the log cannot say."
-    if only_settings(view) or m.HITS_RATE_GAUGE in view.said and not view.flowing:
+    if only_settings(view) or ({m.HITS_RATE_GAUGE, lm.CACHING} & set(view.said) and not view.flowing):
         return (
             "Read reused and missed KV blocks (prefix hit and query counters, or cached tokens of each request) before "
             "and after a repeated prompt, with the prompt's length and the TTFT of the first and the second identical "
@@ -170,8 +178,9 @@ def next_measurement(view: LogView, judgement: Judgement) -> str:
         if finding.verdict is Verdict.POSSIBLE and finding.gaps:
             return f"{finding.bound.value}: {finding.gaps[0].cure}."
     return (
-        "Read the engine's /metrics twice, some 30 s apart, under load: running and waiting requests, KV usage, "
-        "preemptions, prefix hits and queries, TTFT and ITL; and take stacks of the API process (py-spy)."
+        "Take two scrapes of one process (the same process_start_time_seconds, so no restart), some 30 s apart under "
+        "load, and the difference between them: running and waiting requests, KV usage, preemptions, prefix hits and "
+        "queries, TTFT and ITL; and stacks of the API process (py-spy)."
     )
 
 

@@ -84,8 +84,12 @@ QUERIES = _same("log_prefix_queries", "tokens", "tokens looked up in the prefix 
 HITS = _same("log_prefix_hits", "tokens", "tokens found in the prefix cache")
 KEYS_DIFFER = _same("log_keys_differ", "", "1 where equal tokens have unequal keys")
 HOST_SHARE = _same("log_host_share", "ratio", "share of samples or of a step in the CPU's own work")
+HOST_TIME = _same("log_host_time", "seconds", "the CPU's own work in one step or request, from a profile")
+GPU_TIME = _same("log_gpu_time", "seconds", "kernels in one step, from a profile")
+NETWORK_SHARE = _same("log_network_share", "ratio", "share of a step in collectives, from a profile")
+DRAM_ACTIVE = _same("log_dram_active", "ratio", "share of cycles in which memory moved data, or of its rate")
+REPEATED = _same("log_repeated", "", "1 where prompts are known to repeat")
 WALL = _same("log_wall", "seconds", "duration of a whole run")
-THROTTLED = _same("log_throttled", "", "1 where a card's clocks are held down, or its memory errs")
 
 # Events, counted
 SWAPS = Quantity("log_swaps", Kind.COUNTER, "events", "preemptions that swap KV to CPU memory")
@@ -93,7 +97,17 @@ NO_SPACE = Quantity("log_no_space", Kind.COUNTER, "events", "refusals for want o
 ERRORS = Quantity("log_errors", Kind.COUNTER, "events", "transfers and loads that failed")
 
 SETTINGS = frozenset(
-    (POOL_TOKENS, FULL_LENGTH, MAX_LENGTH, MAX_RUNNING, STEP_TOKENS, PREFILL_TOKENS, BLOCK, CACHING, LENGTH_CAP)
+    (
+        POOL_TOKENS,
+        FULL_LENGTH,
+        MAX_LENGTH,
+        MAX_RUNNING,
+        STEP_TOKENS,
+        PREFILL_TOKENS,
+        BLOCK,
+        CACHING,
+        LENGTH_CAP,
+    )
 )
 """What an engine says once, while it starts."""
 OWN: tuple[Quantity, ...] = tuple(v for v in list(globals().values()) if isinstance(v, Quantity))

@@ -133,7 +133,9 @@ def log_view(timeline: Timeline, traffic: Traffic, since: int) -> LogView:
     whole = Timeline(timeline.source, timeline.engine, since, timeline.last)
     quantities = ((q, whole if q in lm.SETTINGS else timeline) for q in (*lm.SHARED, *lm.OWN))
     said = {q: found for q, line in quantities if (found := tuple(_said(line, q)))}
-    engines = dict.fromkeys(s.labels["engine"] for some in said.values() for s in some if "engine" in s.labels)
+    engines = dict.fromkeys(
+        s.labels["engine"] for some in said.values() for s in some if "engine" in s.labels
+    )
     return LogView(
         engines=tuple(engines),
         seconds=timeline.seconds if timeline.first >= 0 else 0.0,

@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, str] = {
     "reference": "",
     "recording": "model",
     "secrets": "",
+    "standalone": "",
     "stackclass": "",
     "told": "model",
     "units": "",
@@ -46,7 +47,8 @@ MAY_IMPORT: dict[str, str] = {
     # keep: from a recording to a file, and back
     "export": "recording store textline",
     "exposition": "model recording secrets textline",
-    "readers": "export exposition frames model recording restore secrets",
+    "logmetrics": "metrics",
+    "readers": "address export exposition frames logmetrics metrics model recording restore secrets wire",
     "restore": "frames model recording",
     "store": "frames model recording restore",
     "textline": "recording",
@@ -54,7 +56,7 @@ MAY_IMPORT: dict[str, str] = {
     "machine": "model roofline units",
     "roofline": "units",
     # think: from a recording to signals
-    "engines": "metrics",
+    "engines": "logmetrics metrics",
     "histogram": "model",
     "hostcards": "hostseries hostview metrics",
     "hostnotes": "hostview stackclass units",
@@ -70,18 +72,21 @@ MAY_IMPORT: dict[str, str] = {
     "traffic": "histogram metrics pace timeline",
     "queue_wait": "model traffic",
     "waiting": "metrics timeline traffic",
+    "logview": "logmetrics metrics model recording timeline traffic waiting",
     # think: from signals to opinions
     "around": f"case engines {SEEN} metrics model units",
     "case": f"{SEEN} metrics model",
-    "causes": f"case {SEEN} metrics model stackclass units",
+    "causes": f"case {SEEN} logmetrics logview metrics model stackclass units",
     "ledger": "histogram machine model queue_wait traffic units",
     "judge": "case histogram ledger metrics model",
     "confidence": "around case judge ledger model queue_wait units",
     "story": "case judge ledger model units",
+    "logjudge": "causes judge logmetrics logview metrics model units",
+    "logdiagnose": "engines logjudge logmetrics logview metrics model recording segment timeline traffic",
     "overview": "case causes histogram judge metrics model",
     "unmetered": "case causes engines hostread judge machine model recording timeline",
-    "diagnose": "around case causes confidence engines hostnotes hostread joined judge machine metrics model overview recording "
-    "segment story timeline told unmetered",
+    "diagnose": "around case causes confidence engines hostnotes hostread joined judge logdiagnose machine metrics model "
+    "overview recording segment story timeline told unmetered",
     # show
     "render": "model roofline units",
 }

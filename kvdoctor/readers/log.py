@@ -27,7 +27,9 @@ START = "log:start_created"
 """Changes when an engine started anew: named as exporters name the time at which a counter was made."""
 
 
-_SAMPLE = re.compile(rb"\s*(?:[A-Za-z_:][\w:.]*(?:\{.*\})?|\{.*\})\s+[-+0-9.eEinfINFa]+(?:\s+-?\d+)?\s*$|# (?:HELP|TYPE) ")
+_SAMPLE = re.compile(
+    rb"\s*(?:[A-Za-z_:][\w:.]*(?:\{.*\})?|\{.*\})\s+[-+0-9.eEinfINFa]+(?:\s+-?\d+)?\s*$|# (?:HELP|TYPE) "
+)
 MOSTLY = 0.2
 """Share of lines that read as samples from which a text is taken for metrics."""
 

@@ -18,9 +18,7 @@ TREND_LINES = 5
 """Lines from which a rise is a trend."""
 SOON = 600.0
 """Seconds within which a pool that fills steadily runs full: a long answer's length."""
-ROOM = (
-    "give the KV pool more room (GPU memory for it, fp8 KV, more cards), or let fewer or shorter sequences run"
-)
+ROOM = "give the KV pool more room (GPU memory for it, fp8 KV, more cards), or let fewer or shorter sequences run"
 _OF = (m.KV_CACHE_USAGE, m.RUNNING, m.WAITING)
 
 
@@ -68,9 +66,7 @@ def _blocked(view: LogView, evidence: tuple[Evidence, ...]) -> Opinion | None:
     if share is None or share < COST or view.waits.blocks < MAIN or view.usage is None:
         return None
     why = f"Requests wait {percent(share)} of their time, mostly while the pool has no room for one more."
-    return likely(
-        Bound.CAPACITY, "admission", why, Grade.MEASURED, evidence, do=ROOM, metric=Metric.TTFT
-    )
+    return likely(Bound.CAPACITY, "admission", why, Grade.MEASURED, evidence, do=ROOM, metric=Metric.TTFT)
 
 
 def _squeezed(view: LogView, evidence: tuple[Evidence, ...]) -> Opinion | None:
@@ -128,6 +124,10 @@ def check(view: LogView) -> tuple[Opinion, ...]:
         if opinion is not None:
             return (opinion,)
     if view.usage is None:
-        return (no_data(Bound.CAPACITY, "no KV cache usage was told", "read KV usage and preemptions of /metrics"),)
+        return (
+            no_data(
+                Bound.CAPACITY, "no KV cache usage was told", "read KV usage and preemptions of /metrics"
+            ),
+        )
     why = "The pool has room." if view.usage.peak < FULL else "The pool is full and nobody waits for it."
     return (ruled_out(Bound.CAPACITY, why, evidence),)

@@ -25,11 +25,13 @@ RISE, ROUNDS = 1.2, 4
 """TTFT of the last round over the first from which it rose, and rounds from which that is a trend."""
 HIT_RISE = 0.2
 """Rise of the hit rate over these rounds, as much as a fall that counts (hit_rate)."""
-_CLOSER = "bring the instances onto a direct path (RDMA or NVLink inside the container too), then measure the link"
-_FASTER = (
-    "load only where it beats recomputing: a faster tier, prefetch, larger pieces, or no outer tier for this load"
+_CLOSER = (
+    "bring the instances onto a direct path (RDMA or NVLink inside the container too), then measure the link"
 )
-_LOG = Gap("kv tiers", "no line tells of loads", "read the tier's own metrics: tokens, bytes and seconds a load")
+_FASTER = "load only where it beats recomputing: a faster tier, prefetch, larger pieces, or no outer tier for this load"
+_LOG = Gap(
+    "kv tiers", "no line tells of loads", "read the tier's own metrics: tokens, bytes and seconds a load"
+)
 
 
 def transport(view: LogView) -> Opinion | None:
@@ -63,11 +65,19 @@ def transfers(view: LogView, objective: Objective) -> Opinion | None:
     slow = rate is not None and rate < SLOW_LINK
     if took is not None and (took >= limit or (slow and took >= NOTICED)):
         if setup is not None and setup >= HALF * took:
-            why = f"A transfer takes {duration(took)}, {percent(setup / took)} of it setup before a byte moves."
+            why = (
+                f"A transfer takes {duration(took)}, {percent(setup / took)} of it setup before a byte moves."
+            )
         else:
             why = f"A transfer takes {duration(took)}" + (f" at {rate_bytes(rate)}." if rate else ".")
         grade = Grade.MEASURED
         return likely(Bound.NETWORK, "used_badly", why, grade, evidence, do=_CLOSER, metric=Metric.TTFT)
+    ttft = view.last(lm.TTFT)
+    if slow and ttft is not None and ttft >= objective.ttft_p95:
+        why = f"TTFT is {duration(ttft)}, and transfers run at {rate_bytes(rate or 0.0)}, as over 10 Gbit/s Ethernet."
+        return likely(
+            Bound.NETWORK, "slow_link", why, Grade.INFERRED, evidence, do=_CLOSER, metric=Metric.TTFT
+        )
     if slow:
         why = f"Transfers run at {rate_bytes(rate or 0.0)}, no faster than 10 Gbit/s Ethernet."
         return possible(Bound.NETWORK, "slow_link", why, evidence)
@@ -97,12 +107,12 @@ def hits_that_cost(view: LogView) -> Opinion | None:
         f"{percent(points[0][0])} to {percent(points[-1][0])}: fetching hits costs more than they save."
     )
     evidence = (
-        view.evidence("TTFT, last over first", points[-1][1] / points[0][1], "x", threshold=RISE, of=(lm.TTFT,)),
+        view.evidence(
+            "TTFT, last over first", points[-1][1] / points[0][1], "x", threshold=RISE, of=(lm.TTFT,)
+        ),
         view.evidence("hit rate at the end", points[-1][0], "ratio", of=(m.HITS_RATE_GAUGE,)),
     )
-    return likely(
-        Bound.OFFLOAD, "slow_tier", why, Grade.INFERRED, evidence, do=_FASTER, metric=Metric.TTFT
-    )
+    return likely(Bound.OFFLOAD, "slow_tier", why, Grade.INFERRED, evidence, do=_FASTER, metric=Metric.TTFT)
 
 
 def _loads(view: LogView, objective: Objective) -> Opinion | None:
@@ -117,12 +127,16 @@ def _loads(view: LogView, objective: Objective) -> Opinion | None:
         view.evidence("computing the same tokens takes", again, "seconds", of=(lm.LOADED, lm.PREFILL_RATE)),
     )
     if took is not None and (took >= limit or (again is not None and took > again)):
-        why = f"A load from the outer tier takes {duration(took)}" + (f" at {rate_bytes(rate)}" if rate else "")
-        why += f"; computing these tokens takes {duration(again)}." if again else ", on the path of a first token."
-        subclass = "slow_tier" if rate is None or rate < DRAM_LIKE else "no_overlap"
-        return likely(
-            Bound.OFFLOAD, subclass, why, Grade.MEASURED, evidence, do=_FASTER, metric=Metric.TTFT
+        why = f"A load from the outer tier takes {duration(took)}" + (
+            f" at {rate_bytes(rate)}" if rate else ""
         )
+        why += (
+            f"; computing these tokens takes {duration(again)}."
+            if again
+            else ", on the path of a first token."
+        )
+        subclass = "slow_tier" if rate is None or rate < DRAM_LIKE else "no_overlap"
+        return likely(Bound.OFFLOAD, subclass, why, Grade.MEASURED, evidence, do=_FASTER, metric=Metric.TTFT)
     return ruled_out(Bound.OFFLOAD, "Loads from the outer tier are short.", evidence)
 
 
@@ -147,11 +161,13 @@ def _unused(view: LogView) -> Opinion | None:
     if share is not None and share < HARDLY:
         more = (view.evidence("share of its hits that must be loaded", share, "ratio", threshold=HARDLY,
                               of=(lm.TIER_HIT, lm.TIER_NEED)),)  # fmt: skip
-        return ruled_out(Bound.OFFLOAD, "The GPU's own prefix cache holds what the tier holds.", evidence + more)
-    stores = view.of(lm.STORED)
-    if not stores or view.of(lm.LOADED):
+        return ruled_out(
+            Bound.OFFLOAD, "The GPU's own prefix cache holds what the tier holds.", evidence + more
+        )
+    stores = view.of(lm.STORED) or view.of(lm.STORE_TIME)
+    if not stores or view.of(lm.LOADED) or view.of(lm.LOAD_TIME):
         return None
-    if len(stores) > 1 and view.of(lm.SKIPPED):
+    if view.of(lm.SKIPPED):
         why = (
             f"Prompts that repeat are stored again and again at their end ({count(len(stores))} stores), and "
             "nothing is ever loaded: the tier costs time and gives none."
@@ -170,4 +186,8 @@ def offload(view: LogView, objective: Objective) -> tuple[Opinion, ...]:
 
 def facts(view: LogView) -> tuple[Evidence, ...]:
     """Return what the tier's lines say in sum, for a report that names no cause."""
-    return (view.evidence("share of a tier's hits that must be loaded", needed(view), "ratio", of=(lm.TIER_NEED,)),)
+    return (
+        view.evidence(
+            "share of a tier's hits that must be loaded", needed(view), "ratio", of=(lm.TIER_NEED,)
+        ),
+    )

@@ -61,7 +61,9 @@ def _fell(view: LogView) -> Opinion | None:
     third = len(rates) // 3
     before, now = max(statistics.fmean(rates[:third]), statistics.fmean(rates[third:-third])), rates[-1]
     evidence = (
-        view.evidence("hit rate at the end", now, "ratio", threshold=FELL_TO * before, of=(m.HITS_RATE_GAUGE,)),
+        view.evidence(
+            "hit rate at the end", now, "ratio", threshold=FELL_TO * before, of=(m.HITS_RATE_GAUGE,)
+        ),
         view.evidence("hit rate before", before, "ratio", of=(m.HITS_RATE_GAUGE,)),
     )
     if before - now < FELL_BY or now >= FELL_TO * before:
@@ -104,9 +106,62 @@ def _common(view: LogView) -> Opinion | None:
     )
 
 
+def _too_short(view: LogView) -> Opinion | None:
+    """What prompts share is shorter than the smallest piece that can hit: arithmetic, whatever the counters say."""
+    block, shared = view.last(lm.BLOCK), view.values(lm.SHARED_PREFIX) or view.values(lm.PROMPT_TOKENS)
+    if not block or not shared or max(shared) >= block:
+        return None
+    evidence = (
+        view.evidence("tokens that prompts share, at most", max(shared), "tokens", threshold=block,
+                      of=(lm.SHARED_PREFIX, lm.PROMPT_TOKENS)),
+        view.evidence("smallest piece that can hit", block, "tokens", of=(lm.BLOCK,)),
+    )  # fmt: skip
+    why = f"Prompts share {count(max(shared))} tokens at most, and the smallest piece that can hit has {count(block)}."
+    do = "longer shared prefixes, or a model, a release or a setting with a smaller unit to match"
+    return likely(Bound.HIT_RATE, "short_prefix", why, Grade.PROVEN, evidence, do=do, metric=Metric.TTFT)
+
+
+NO_HITS = 0.05
+"""Hit rate under which a prefix that is known to be shared is not found."""
+
+
+def _known_to_share(view: LogView) -> Opinion | None:
+    """Prompts are known to share a prefix, and the cache finds none of it: evidence from prompts (rule 8)."""
+    shared, queries, hits = view.last(lm.SHARED_PREFIX), view.last(lm.QUERIES), view.last(lm.HITS)
+    rate = hits / queries if queries and hits is not None else view.last(m.HITS_RATE_GAUGE)
+    if (
+        not (shared or view.of(lm.REPEATED))
+        or rate is None
+        or rate >= NO_HITS
+        or view.last(lm.CACHING) == 0.0
+    ):
+        return None
+    evidence = (
+        view.evidence(
+            "hit rate", rate, "ratio", threshold=NO_HITS, of=(lm.HITS, lm.QUERIES, m.HITS_RATE_GAUGE)
+        ),
+        view.evidence("tokens that prompts are known to share", shared, "tokens", of=(lm.SHARED_PREFIX,)),
+    )
+    known = f"share {count(shared)} tokens" if shared else "repeat"
+    why = f"Prompts {known}, and {percent(rate)} of what was looked up hit."
+    do = "compare the unit that can hit (attention block size, chunk) with the shared length, then the token ids"
+    return likely(Bound.HIT_RATE, None, why, Grade.MEASURED, evidence, do=do, metric=Metric.TTFT)
+
+
+def _keys_differ(view: LogView) -> Opinion | None:
+    """Equal tokens get unequal keys: what one process stores, no other finds."""
+    if not view.of(lm.KEYS_DIFFER):
+        return None
+    evidence = (view.evidence("equal tokens with unequal keys", 1.0, of=(lm.KEYS_DIFFER,)),)
+    why = "The keys of equal tokens differ: nothing that is stored can be found."
+    do = "one deterministic hash on all processes and ranks (sha256), and the same template everywhere"
+    return likely(Bound.HIT_RATE, "prefix_mismatch", why, Grade.PROVEN, evidence, do=do, metric=Metric.TTFT)
+
+
 def hit_rate(view: LogView) -> tuple[Opinion, ...]:
     """Name lost reuse only with proof; a low rate alone is a question (rule 8)."""
-    for opinion in (_common(view), _disabled(view), _fell(view)):
+    asked = (_keys_differ, _too_short, _common, _known_to_share, _disabled, _fell)
+    for opinion in (ask(view) for ask in asked):
         if opinion is not None:
             return (opinion,)
     rates, share = [s.value for s in _rates(view)], prefill_share(view)
@@ -138,7 +193,8 @@ def compute(view: LogView) -> tuple[Opinion, ...]:
     )  # fmt: skip
     room = view.usage is None or view.usage.peak < FULL
     waits = view.waiting is not None and view.waiting.peak > 0
-    if size is not None and len(batches) >= BATCHES and size >= FULL_STEP and waits and room:
+    several = len(batches) >= BATCHES or any("row" in s.labels for s in view.of(lm.BATCH_NEW))
+    if size is not None and several and size >= FULL_STEP and waits and room:
         why = (
             f"Prefill batches of {count(size)} tokens follow one another while requests queue and the pool has "
             "room: prefill computes as fast as it can."
@@ -186,11 +242,17 @@ def queueing(view: LogView) -> tuple[Opinion, ...]:
         return (ruled_out(Bound.QUEUEING, "Requests do not wait to speak of.", evidence),)
     room = view.usage is not None and view.usage.peak < FULL
     free = tokens is not None and tokens < FEW_TOKENS
-    if waits.limit >= MAIN and room and (free or waits.limit_at == view.last(lm.MAX_RUNNING)):
-        why = f"{count(waits.limit_at)} run, others wait, and pool and step have room: a limit, not a resource."
+    allowed = view.last(lm.MAX_RUNNING)
+    at_limit = allowed is not None and waits.limit_at >= allowed
+    if waits.limit >= MAIN and room and (free or (at_limit and tokens is None)):
+        why = (
+            f"{count(waits.limit_at)} run, others wait, and pool and step have room: a limit, not a resource."
+        )
         do = "raise the limit on running sequences, as long as the steps stay short"
         return (
-            likely(Bound.QUEUEING, "admission_limit", why, Grade.MEASURED, evidence, do=do, metric=Metric.TTFT),
+            likely(
+                Bound.QUEUEING, "admission_limit", why, Grade.MEASURED, evidence, do=do, metric=Metric.TTFT
+            ),
         )
     rise = _thirds(view)
     if waits.other >= MAIN and room and free and rise is not None and rise >= RISE:

@@ -1,0 +1,143 @@
+"""A report's figures, one a row with a name and a value, as readings of a source of their own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kvdoctor import __version__
+from kvdoctor import logmetrics as lm
+from kvdoctor import metrics as m
+from kvdoctor.frames import VERSION
+from kvdoctor.metrics import Quantity
+from kvdoctor.model import Cost, Gap
+from kvdoctor.readers.figures import Figure, figures
+from kvdoctor.readers.rows import facts, normal, quantity_of
+from kvdoctor.recording import Column, Labels, Recording, Source, add_reading
+
+KIND = "report"
+STEP = 10.0
+"""Seconds assumed between two figures of a row: an engine's usual log interval."""
+MAX_ROWS = 1000
+_CURED = re.compile(
+    r"\bafter$|\bafter (the |matching |also )?(fix|change|patch|upgrad|updat|flag|disabl|switch|enabl)"
+    r"|\bfixed\b|with (the )?fix"
+)
+_CHANGED = re.compile(r"^(on|off|with|without|before|after|enabled|disabled|old|new)$")
+_AT_USAGE = re.compile(r"at ([\d.]+) ?% kv")
+_AT_LOAD = re.compile(
+    r"(?:concurrency|bs|batch|clients?|users?) ?=? ?(\d+)|(\d+) (?:concurrent|clients|users)"
+)
+_WITH = re.compile(r"\bwith (one|two|three|four|five|six|eight|ten|\d+) (?:requests|sequences|users|reqs)")
+_WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "eight": 8, "ten": 10}
+_INSIDE = re.compile(r"shared prefix (?:of )?(\d+)")
+_RATIOS = frozenset((m.KV_CACHE_USAGE, m.HITS_RATE_GAUGE, lm.GPU_BUSY, lm.EXTERNAL_HIT_RATE))
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """One number that a row states."""
+
+    quantity: Quantity
+    value: float
+    labels: Labels
+
+
+def evidence_recording(rows: Sequence[Mapping[str, object]], name: str) -> Recording:
+    """Read the rows of a report: `kind`, `name` and `value` each. Rows of a cured state are left out."""
+    stated = [one for number, row in enumerate(rows[:MAX_ROWS], 1) for one in _row(number, row)]
+    source = Source(name, KIND, 0.0)
+    by_quantity: dict[Quantity, list[Stated]] = {}
+    for one in stated:
+        by_quantity.setdefault(one.quantity, []).append(one)
+    readings = max((len(some) for some in by_quantity.values()), default=0)
+    columns: dict[tuple[str, Labels], int] = {}
+    for reading in range(readings):
+        values: dict[int, float] = {}
+        for quantity, some in by_quantity.items():
+            for number, one in enumerate(some):
+                if _place(number, len(some), readings) == reading:
+                    key = (lm.raw(quantity), one.labels)
+                    if key not in columns:
+                        columns[key] = len(source.columns)
+                        source.columns.append(Column(*key, "gauge"))
+                    values[columns[key]] = one.value
+        add_reading(source, at=STEP * reading, took=0.0, size=0, ids=values.keys(), values=values.values())
+    gap = Gap(
+        name, "a report's figures: their times and their conditions are not told", "record the service itself"
+    )
+    return Recording(VERSION, __version__, 0.0, [source], [gap], {}, Cost())
+
+
+def _place(number: int, count: int, readings: int) -> int:
+    """Spread the figures of one quantity over the readings, the last one last."""
+    return readings - 1 if count == 1 else round(number * (readings - 1) / (count - 1))
+
+
+def _row(number: int, row: Mapping[str, object]) -> Iterable[Stated]:
+    kind, title, text = (str(row.get(key, "")) for key in ("kind", "name", "value"))
+    if _CURED.search(normal(title)):
+        return
+    base: Labels = (("row", str(number)), ("as", title[:120]), ("kind", kind))
+    for name, value in _parts(title, text):
+        plain = normal(name)
+        labels = (*base, *_conditions(plain))
+        yield from (Stated(quantity, one, labels) for quantity, one in facts(kind, plain, value))
+        yield from _numbers(plain, kind, value, labels)
+    yield from _asides(normal(title), normal(text), base)
+
+
+def _numbers(name: str, kind: str, value: str, labels: Labels) -> Iterable[Stated]:
+    found = [(quantity_of(name, figure.kind, kind), figure) for figure in figures(value)]
+    kept = [(quantity, figure) for quantity, figure in found if quantity is not None]
+    if kind == "flag" and any(quantity is m.PREEMPTIONS for quantity, _ in kept):
+        return
+    whole = any(q in _RATIOS and f.value > 1 for q, f in kept)
+    for quantity, figure in kept:
+        value_ = figure.value / 100 if whole and quantity in _RATIOS else figure.value
+        if value_ >= 0 and not (quantity is m.PREEMPTIONS and not value_):
+            yield Stated(quantity, value_, (*labels, *_below(figure)))
+
+
+def _below(figure: Figure) -> Labels:
+    return (("below", "yes"),) if figure.below else ()
+
+
+def _parts(name: str, value: str) -> list[tuple[str, str]]:
+    """Split `running / waiting: 8 / 0` into two figures with a name each; one pair where it does not split."""
+    names, values = (re.split(r"\s+/\s+", text) for text in (name, value))
+    if len(names) != len(values) or len(names) < 2:
+        return [(name, value)]
+    whole = [names[0]]
+    for part in names[1:]:
+        changed = _CHANGED.match(part.strip().lower())
+        whole.append(f"{names[0].rsplit(' ', 1)[0]} {part}" if changed else part)
+    last = whole[-1].split(" ", 1)
+    if len(last) > 1 and len(names[0].split()[-1:]) and not quantity_of(normal(whole[0]), ""):
+        whole = [
+            part if quantity_of(normal(part), "") else f"{part} {last[1]}" for part in whole[:-1]
+        ] + whole[-1:]
+    return list(zip(whole, values, strict=True))
+
+
+def _conditions(name: str) -> Labels:
+    """Return under which load a figure was taken, where its name tells."""
+    load = _AT_LOAD.search(name)
+    return (("load", load[1] or load[2]),) if load else ()
+
+
+def _asides(name: str, value: str, labels: Labels) -> Iterable[Stated]:
+    """Read what a name or a value tells beside its figure: at which KV usage, with how many requests."""
+    usage, with_, inside = (
+        _AT_USAGE.search(name.replace("%", " %")),
+        _WITH.search(name),
+        _INSIDE.search(value),
+    )
+    if usage:
+        yield Stated(m.KV_CACHE_USAGE, min(1.0, float(usage[1]) / 100), labels)
+    if with_:
+        number = _WORDS.get(with_[1]) or (int(with_[1]) if with_[1].isdigit() else 0)
+        yield Stated(m.RUNNING, float(number), labels)
+    if inside:
+        yield Stated(lm.SHARED_PREFIX, float(inside[1]), labels)
