@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from kvdoctor.commands.judging import ApiKey, Interval, Save, Seconds
+
+
+def _print_script(wanted: bool) -> None:
+    """Print the recorder that needs nothing but Python, and end."""
+    if wanted:
+        import kvdoctor.standalone
+
+        sys.stdout.write(Path(kvdoctor.standalone.__file__).read_text(encoding="utf-8"))
+        raise typer.Exit
 
 
 def record(
@@ -16,11 +26,21 @@ def record(
     interval: Interval = 1.0,
     save: Save = None,
     api_key: ApiKey = None,
+    print_script: Annotated[
+        bool,
+        typer.Option(
+            "--print-script",
+            callback=_print_script,
+            is_eager=True,
+            help="print a recorder that runs in a pod without an install",
+        ),
+    ] = False,
 ) -> None:
     """Record endpoints and judge nothing; `kvdoctor report` reads the file.
 
     \b
     kvdoctor record --url http://host:8000 --seconds 600 --save before.kvd
+    kvdoctor record --print-script | kubectl exec -i POD -- python3 - --url http://127.0.0.1:8000 --out /tmp/kv
     """
     from kvdoctor.commands.length import check_length
     from kvdoctor.commands.live import record_live
