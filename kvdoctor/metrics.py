@@ -274,5 +274,7 @@ GPU_NVLINK_IN = _gauge("gpu_nvlink_in", "bytes/s", "NVLink traffic to the cards"
 GPU_C2C_OUT = _gauge("gpu_c2c_out", "bytes/s", "traffic from the cards to a CPU on NVLink-C2C")
 GPU_C2C_IN = _gauge("gpu_c2c_in", "bytes/s", "traffic to the cards from a CPU on NVLink-C2C")
 GPU_SWITCHING = _gauge("gpu_context_switching", "ratio", "share of time in switches between contexts")
-COUNTER_SECONDS = _gauge("gpu_counter_seconds", "seconds", "length of the stretch that counters are a mean of")
+COUNTER_SECONDS = _gauge(
+    "gpu_counter_seconds", "seconds", "length of the stretch that counters are a mean of"
+)
 GPU_LINK_ERRORS = _counter("gpu_link_replays", "events", "PCIe packets sent again")
