@@ -100,6 +100,16 @@ _OTHERS: tuple[Rule, ...] = (
     (r"lmcache\..*(local_disk|gds|file)", Doing.DISK),
     (r"lmcache\.|nixl|mooncake|kvbm", Doing.CONNECTOR),
 )
+_LAB: tuple[Rule, ...] = (
+    (r"kvdoctor\.reference\.blocks:.*(match|hash)", Doing.KV_LOOKUP),
+    (r"kvdoctor\.(reference|lab)\.tier.*:.*promise", Doing.KV_LOOKUP),
+    (r"kvdoctor\.lab\.tokenizer", Doing.TOKENIZER),
+    (r"kvdoctor\.reference\.stores:FileStore", Doing.DISK),
+    (r"kvdoctor\.(reference\.(tiers|loader|remote|bucket|stores)|lab\.tiering)", Doing.CONNECTOR),
+    (r"kvdoctor\.(reference\.(scheduler|blocks|request)|lab\.planning)", Doing.SCHEDULER),
+    (r"kvdoctor\.reference\.(model|attention|linear|batch|cache|weights)", Doing.FORWARD),
+    (r"kvdoctor\.lab\.(core|front):.*(serve|_read)", Doing.IPC),
+)
 _LIBRARIES: tuple[Rule, ...] = (
     (r"transformers\.tokenization.*:.*(decode|convert_tokens|convert_ids)", Doing.DETOKENIZER),
     (r"transformers\.(tokenization|models\..*tokenization)", Doing.TOKENIZER),
@@ -131,7 +141,7 @@ _WAITS: tuple[Rule, ...] = (
 )
 """Generic waits say something only when nothing more telling stands above them."""
 
-_WORK = tuple((re.compile(p), doing) for p, doing in (*_VLLM, *_SGLANG, *_OTHERS, *_LIBRARIES))
+_WORK = tuple((re.compile(p), doing) for p, doing in (*_VLLM, *_SGLANG, *_OTHERS, *_LAB, *_LIBRARIES))
 _GENERIC = tuple((re.compile(p), doing) for p, doing in _WAITS)
 
 

@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, str] = {
     "model": "",
     "probes": "reference",
     "reference": "",
+    "lab": "reference",
     "recording": "model",
     "secrets": "",
     "standalone": "",
@@ -105,8 +106,12 @@ OPEN_TO_ALL = {"", "errors"}
 # Third-party packages: where they may be imported at all, and whether only inside a function.
 ANYWHERE, INSIDE = False, True
 MAY_USE: dict[str, tuple[str, bool]] = {
-    "torch": ("probes reference", ANYWHERE),
+    "torch": ("lab.model probes reference", ANYWHERE),
     "triton": ("probes reference", ANYWHERE),
+    "prometheus_client": ("lab", ANYWHERE),
+    "setproctitle": ("lab", INSIDE),
+    "starlette": ("lab", ANYWHERE),
+    "uvicorn": ("lab", INSIDE),
     "pynvml": ("collectors roofline.machine target", INSIDE),
     "matplotlib": ("render", INSIDE),
     "jinja2": ("render", INSIDE),

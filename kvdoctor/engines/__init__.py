@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from kvdoctor.engines import (
     dcgm,
     dynamo,
+    lab,
     llamacpp,
     lmcache,
     lmdeploy,
@@ -31,6 +32,7 @@ ENGINES: tuple[Engine, ...] = (
     transformers.ENGINE,
     dynamo.FRONTEND,
     dynamo.WORKER,
+    lab.ENGINE,
 )
 """In order of preference: a page of several is judged by the first of them."""
 

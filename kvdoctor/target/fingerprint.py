@@ -68,6 +68,7 @@ STARTS = (
     Start("mooncake_client", "mooncake", "store"),
     Start("transformers", "transformers", "api_server", ("serve",)),
     Start("transformers-cli", "transformers", "api_server", ("serve",)),
+    Start("kvdoctor.lab.server", "kvlab", "api_server"),
 )
 """Field guide, "Recognise it" of each engine. A subcommand counts: `vllm bench` serves nobody."""
 
@@ -79,6 +80,7 @@ TITLES = (
     Title(re.compile(r"^sglang::detokenizer(?:_router)?(?::\d+)?$"), "sglang", "detokenizer"),
     Title(re.compile(r"^sglang::tokenizer_worker(?::\d+)?$"), "sglang", "tokenizer"),
     Title(re.compile(r"^sglang::data_parallel_controller$"), "sglang", "coordinator"),
+    Title(re.compile(r"^kvlab::EngineCore$"), "kvlab", "engine_core"),
     Title(re.compile(r"^[\w.-]+::APIServer" + _RANKED), "vllm", "api_server"),
     Title(re.compile(r"^[\w.-]+::EngineCore" + _RANKED), "vllm", "engine_core"),
     Title(re.compile(r"^[\w.-]+::DPEngineCore" + _RANKED), "vllm", "engine_core"),
@@ -98,6 +100,7 @@ LABELS = {
     "lmcache": "LMCache",
     "mooncake": "Mooncake",
     "transformers": "transformers serve",
+    "kvlab": "kvdoctor's lab",
     "torch": "torch process",
     "process": "process",
 }

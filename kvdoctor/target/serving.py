@@ -185,6 +185,11 @@ SERVING: dict[str, Serving] = {
     ),
     "mooncake": Serving(default_port=9003, fronts=("store",), host=(), port=("metrics-port",)),
     "transformers": Serving(default_port=8000, metrics_path=""),
+    "kvlab": Serving(
+        default_port=8000,
+        default_host="127.0.0.1",
+        facts={"served_model_name": ("served-model-name",)},
+    ),
     "torch": Serving(default_port=0, metrics_path="", fronts=()),
     "process": Serving(default_port=0, metrics_path="", fronts=()),
 }
