@@ -154,11 +154,13 @@ class _Client:
         """Measure through torch's gloo and a Mooncake store where they are there; else say why not."""
         from kvdoctor.probes import gloo, store
 
-        rows, gaps = [], []
-        for name, measure_rows in (
+        others: tuple[tuple[str, Callable[[], list[Row]]], ...] = (
             ("gloo", lambda: gloo.rows(local)),
             ("Mooncake", lambda: store.rows(self.options.mooncake, self.options.blocks)),
-        ):
+        )
+        rows: list[Row] = []
+        gaps: list[dict[str, str]] = []
+        for name, measure_rows in others:
             self.tell(name, 0.95)
             try:
                 rows += measure_rows()
