@@ -20,7 +20,7 @@ STREAM_ORDER = 1
 class Attributes(ctypes.Structure):
     """CUmemcpyAttributes: access order, two hints of (type, id), flags; 24 bytes."""
 
-    _fields_ = [  # noqa: RUF012
+    _fields_ = [
         ("order", ctypes.c_uint),
         ("source_hint", ctypes.c_uint * 2),
         ("target_hint", ctypes.c_uint * 2),

@@ -1,0 +1,114 @@
+"""Running probes one after the other: the cost said first, a result or a refusal of each, and nothing in silence."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kvdoctor import __version__
+from kvdoctor.commands.interpreter import python_for
+from kvdoctor.commands.output import print_note
+from kvdoctor.errors import KvdoctorError, Unavailable
+from kvdoctor.probes import PROBES
+from kvdoctor.probes.child import options_of, run_child
+from kvdoctor.probes.footprint import Footprint
+from kvdoctor.units import duration, gib
+
+SCHEMA = 1
+SLACK = 2.0
+"""The time limit over the seconds that a probe says it takes: a busy machine is slower."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One probe with its options as JSON has them, and where it runs."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    python: str | None = None
+    pid: int | None = None
+    stop: Callable[[], str] | None = None
+    limit_s: float | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+def footprint(asked: Asked) -> Footprint:
+    """Return what a probe is going to take at most."""
+    module = importlib.import_module(PROBES[asked.name].module)
+    found: Footprint = module.footprint(options_of(module.Options, asked.options))
+    return found
+
+
+def cost_line(name: str, cost: Footprint) -> str:
+    """Say what a probe takes at most, in one line."""
+    parts = [f"up to {duration(cost.seconds)}"]
+    for size, what in (
+        (cost.host_bytes, "of memory"),
+        (cost.device_bytes if cost.device_bytes else 0, "of a GPU where there is one"),
+        (cost.disk_bytes, "on disk"),
+        (cost.moved_bytes, "moved at most"),
+    ):
+        if size:
+            parts.append(f"{gib(size)} {what}")
+    return f"{name}: {', '.join(parts)}" + (f"; loads {cost.loads}" if cost.loads else "")
+
+
+def run_all(plan: Sequence[Asked]) -> Iterator[dict[str, Any]]:
+    """Run each probe and yield its JSON object: with rows, or with `refused` or `failed` and the cure."""
+    for asked in plan:
+        yield run_one(asked)
+
+
+def run_one(asked: Asked) -> dict[str, Any]:
+    """Run a probe in a child process, after saying what it takes."""
+    head: dict[str, Any] = {"schema_version": SCHEMA, "kvdoctor": __version__, "probe": asked.name}
+    begin = time.monotonic()
+    try:
+        cost = footprint(asked)
+        head["footprint"] = dataclasses.asdict(cost)
+        print_note(cost_line(asked.name, cost))
+        python = python_for(PROBES[asked.name].torch, given=asked.python, pid=asked.pid)
+        with _Bar() as bar:
+            result = run_child(
+                asked.name,
+                asked.options,
+                limit_s=asked.limit_s or SLACK * cost.seconds,
+                python=python,
+                tell=bar.show,
+                stop=asked.stop,
+                env=asked.env,
+            )
+    except Unavailable as refusal:
+        return {**head, "refused": {"reason": refusal.reason, "cure": refusal.cure}}
+    except KvdoctorError as error:
+        return {**head, "failed": {"reason": error.message, "cure": error.hint}}
+    return {**head, **result, "seconds": time.monotonic() - begin, "python": os.path.basename(python)}
+
+
+class _Bar:
+    """One line on a terminal's standard error that is written over."""
+
+    WIDTH = 24
+
+    def __init__(self) -> None:
+        self._on = sys.stderr.isatty()
+
+    def __enter__(self) -> _Bar:
+        return self
+
+    def show(self, doing: str, share: float) -> None:
+        """Show the share that is done and what is being done."""
+        if self._on:
+            full = round(self.WIDTH * min(1.0, max(0.0, share)))
+            sys.stderr.write(f"\r  [{'#' * full}{'.' * (self.WIDTH - full)}] {doing[:50]:<50}")
+            sys.stderr.flush()
+
+    def __exit__(self, *_: object) -> None:
+        if self._on:
+            sys.stderr.write("\r" + " " * 79 + "\r")

@@ -1,0 +1,123 @@
+"""Results of probes as text: one line an operation, what it was measured on above, what to mind below."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kvdoctor.units import count, counted, duration, gb, gib, percent, rate_bytes
+
+BUSY = 0.9
+"""Share of the time on a processor below which other work held the memory probe up."""
+WIDTH = 79
+
+
+def render(results: Sequence[Mapping[str, Any]]) -> str:
+    """Return every result as a paragraph."""
+    return "\n".join("\n".join(_paragraph(result)) + "\n" for result in results)
+
+
+def _paragraph(result: Mapping[str, Any]) -> list[str]:
+    name = str(result["probe"])
+    for key in ("refused", "failed"):
+        if key in result:
+            cure = result[key]["cure"]
+            return [f"{name} {key}: {result[key]['reason']}", *([f"  -> {cure}"] if cure else [])]
+    lines = [f"{name}: {result['measures']} ({result['device']})"]
+    lines += BODIES.get(name, _rows)(result)
+    lines += [f"  {note}" for note in _notes(result)]
+    for gap in result.get("gaps", ()):
+        lines += [f"  not measured, {gap['source']}: {gap['reason']}", f"    -> {gap['cure']}"]
+    return lines
+
+
+def _rows(result: Mapping[str, Any]) -> list[str]:
+    """One line a row: what, rate, spread of the repeats, latency of single blocks."""
+    return [_row(row) for row in result["rows"]]
+
+
+def _row(row: Mapping[str, Any]) -> str:
+    words = [row["op"], gib(row["block_bytes"])]
+    if row.get("queue_depth"):
+        words.append(f"depth {row['queue_depth']}")
+    if row.get("direction"):
+        words.append(row["direction"])
+    about = row["conditions"]
+    for key, noun in (("threads", "thread"), ("streams", "stream")):
+        if key in about:
+            words.append(counted(about[key], noun))
+    text = f"  {', '.join(words):<46} {rate_bytes(row['bytes_per_s']):>10}"
+    found = row.get("latency_seconds")
+    if found:
+        text += f"  p50 {duration(found['p50'])}, p99 {duration(found['p99'])}"
+    elif len(row["repeats"]) > 1:
+        text += f"  {rate_bytes(min(row['repeats']))} to {rate_bytes(max(row['repeats']))}"
+    return text
+
+
+def _notes(result: Mapping[str, Any]) -> list[str]:
+    """What a reader must know to use the figures."""
+    about = result.get("conditions", {})
+    notes = []
+    if result["probe"] == "hbm":
+        notes.append("rates count payload; a copy moves each byte twice: read and written")
+        shares = [row["conditions"].get("on_processor", 1.0) for row in result["rows"]]
+        if min(shares, default=1.0) < BUSY:
+            notes.append(
+                f"lower bounds: other work held the processors (ours {percent(min(shares))} of the time)"
+            )
+    if about.get("shared_with_others"):
+        notes.append("measured beside the service: what it leaves over, not what the hardware can do")
+    if about.get("loopback"):
+        notes.append("loopback never leaves this machine's memory: name a --peer to measure a network")
+    if result["probe"] == "nvme":
+        notes.append(f"{gib(about['file_bytes'])} of random data on {about['file_system']}, {about['path']}")
+    return notes
+
+
+def _request(result: Mapping[str, Any]) -> list[str]:
+    """TTFT at the client, and what of it the engine's counters explain."""
+    lines = []
+    for row in result["rows"]:
+        cached = [each for each in row["cached_tokens"] if each is not None]
+        said = (
+            f"{count(min(cached))} of {count(row['prompt_tokens'] or 0)} tokens cached"
+            if cached
+            else "cached: not said"
+        )
+        lines.append(f"  {row['op']:<6} TTFT {duration(row['ttft_seconds']):>9}   {said}")
+    lines.append(f"  the hit saved {duration(result['saved_seconds'])} of TTFT")
+    hit = next((row for row in result["rows"] if row["op"] == "hit"), None)
+    times = [
+        (name, rise) for name, rise in (hit or {}).get("counted", {}).items() if name.endswith("_seconds_sum")
+    ]
+    if times:
+        lines.append("  what the engine counted of one hit:")
+        lines += [f"    {name.removesuffix('_sum'):<58} {duration(rise):>10}" for name, rise in times]
+    return lines
+
+
+def _tiers(result: Mapping[str, Any]) -> list[str]:
+    """One line a tier and length."""
+    about = result["conditions"]
+    lines = [
+        f"  {about['model']}, {gb(about['kv_bytes_per_token'])} of KV a token and rank; recompute {about['recompute']}",
+        f"  {'tier':<30} {'tokens':>8} {'fetch':>10} {'compute':>10}  fetch wins",
+    ]
+    for row in result["rows"]:
+        compute = duration(row["recompute_seconds"]) if row["recompute_seconds"] is not None else "?"
+        line = f"  {row['tier']:<30.30} {count(row['tokens']):>8} {duration(row['fetch_seconds']):>10} {compute:>10}"
+        lines.append(f"{line}  {_wins(row)}".rstrip())
+    return lines
+
+
+def _wins(row: Mapping[str, Any]) -> str:
+    if row["recompute_seconds"] is None:
+        return ""
+    even = row["break_even_tokens"]
+    if even is None:
+        return "never"
+    return "always" if even <= 1 else f"from {count(round(even))}"
+
+
+BODIES = {"request": _request, "tiers": _tiers}
