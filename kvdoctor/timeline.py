@@ -221,7 +221,9 @@ class Timeline:
 
     def _alive(self, column: Column) -> bool:
         """Say whether a series has a number here; one that is infinite at either end tells nothing."""
-        return math.isfinite(self._known(column, self.last)) and math.isfinite(self._before(column))
+        now = self._known(column, self.last)
+        usable = math.isfinite(now) and abs(now) <= self.engine.blank_above
+        return usable and math.isfinite(self._before(column))
 
     def _known(self, column: Column, reading: int) -> float:
         return column.known(reading, self._since)
@@ -247,7 +249,8 @@ class Timeline:
         return tuple(t for t in self._find(quantity) if rank in (None, t.rank))
 
     def _rise(self, term: Term) -> float:
-        return max(0.0, (self._known(term.column, self.last) - self._before(term.column)) * term.scale)
+        rise = max(0.0, self._known(term.column, self.last) - self._before(term.column))
+        return _zero(term.of(rise, self.last, self._since))
 
     # -- histograms ----------------------------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ _REQUESTS = {
 _ERAS = (Era("trtllm_kv_cache_iter_reuse_rate", since="1.3"), Era("trtllm_num_requests_running", since="1.2"))
 
 ENGINE = Engine(
-    name="trtllm",
+    name="tensorrt_llm",
     prefixes=("trtllm_",),
     renames=(("trtllm:", "trtllm_"),),
     signals={**_ITERATIONS, **_REQUESTS},
