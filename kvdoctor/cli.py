@@ -11,6 +11,7 @@ from kvdoctor import __version__
 from kvdoctor.commands import judging, recording, streams
 from kvdoctor.commands.argv import with_defaults
 from kvdoctor.commands.light import LightGroup
+from kvdoctor.commands.probe import probe
 from kvdoctor.commands.targets import targets
 from kvdoctor.errors import KvdoctorError, Misuse
 from kvdoctor.roofline.command import register as register_roofline
@@ -44,7 +45,15 @@ def _options(
     """Options of the program itself."""
 
 
-for _command in (targets, judging.diagnose, recording.record, judging.report, judging.diff, recording.export):
+for _command in (
+    targets,
+    judging.diagnose,
+    recording.record,
+    judging.report,
+    judging.diff,
+    recording.export,
+    probe,
+):
     app.command()(_command)
 register_roofline(app)
 
