@@ -65,9 +65,22 @@ class FakeNvml:
             ],
             "nvmlDeviceGetProcessUtilization": [SimpleNamespace(pid=77, smUtil=30, timeStamp=5)],
             "nvmlDeviceGetPciInfo": SimpleNamespace(busId="00000000:17:00.0"),
+            "nvmlDeviceGetMemoryBusWidth": 6144,
+            "nvmlDeviceGetTotalEnergyConsumption": 9_000_000,
+            "nvmlDeviceGetVirtualizationMode": 0,
+            "nvmlDeviceGetMigMode": (0, 0),
+            "nvmlSystemGetConfComputeState": SimpleNamespace(ccFeature=0),
+            "nvmlGpmQueryDeviceSupport": SimpleNamespace(isSupportedDevice=1),
+            "nvmlGpmSampleAlloc": "sample",
+            "nvmlGpmSampleGet": None,
+            "nvmlGpmMetricsGet": None,
             "nvmlEventSetCreate": "set",
             "nvmlDeviceRegisterEvents": None,
         }
+
+    def c_nvmlGpmMetricsGet_t(self) -> Any:
+        """Every metric at 50, in its own unit."""
+        return SimpleNamespace(metrics=[SimpleNamespace(nvmlReturn=0, value=50.0) for _ in range(20)])
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
         return self._answer("nvmlDeviceGetHandleByIndex", index, index)
@@ -91,7 +104,8 @@ class FakeNvml:
 
     def _answer(self, name: str, card: Any, answer: Any) -> Any:
         self.calls.append(name)
-        code = self.codes.get((name, card), self.codes.get(name))
+        code = self.codes.get((name, card)) if isinstance(card, int) else None
+        code = self.codes.get(name) if code is None else code
         if code is not None:
             raise NVMLError(code)
         return answer

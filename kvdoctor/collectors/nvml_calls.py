@@ -6,21 +6,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kvdoctor.collectors.lines import Label
+from kvdoctor.collectors.nvml_error import kinds
+from kvdoctor.collectors.nvml_fields import fields
 
 Sample = tuple[str, float | None, tuple[Label, ...]]
 Reading = tuple[str, Callable[[Any, Any], Iterable[Sample]]]
 
-UNSUPPORTED = "this card does not tell"
-CURE = "look at nvidia-smi -q, as root"
-PASSING = frozenset((6, 10, 21, 999))
-"""Errors that may pass: NotFound (nothing ran), Timeout, NoData, Unknown."""
-_REASONS = {
-    3: UNSUPPORTED,
-    4: "it may not be read by this user",
-    13: "this driver is older than the question",
-    15: "the card fell off the bus",
-    16: "the card needs a reset",
-}
 MHZ = 1e6
 _THROTTLE = (
     ("idle", 0x1),
@@ -33,19 +24,6 @@ _THROTTLE = (
     ("power_brake", 0x80),
 )
 """Bits of the clocks' event reasons (nvml.h)."""
-_VIOLATIONS = ((74, "power_cap"), (75, "thermal"), (77, "board_limit"), (79, "reliability"))
-_VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-NANO = 1e-9
-
-
-def code(error: Exception) -> int:
-    """Return NVML's number of an error: its objects can neither be compared nor hashed safely."""
-    return int(getattr(error, "value", 999))
-
-
-def reason(error: Exception) -> str:
-    """Return what an error means for a reader."""
-    return _REASONS.get(code(error), f"NVML error {code(error)}")
 
 
 def _identity(nvml: Any, card: Any) -> Iterable[Sample]:
@@ -74,7 +52,17 @@ def _clocks(nvml: Any, card: Any) -> Iterable[Sample]:
     for name, kind in (("sm", nvml.NVML_CLOCK_SM), ("memory", nvml.NVML_CLOCK_MEM)):
         which = (("clock", name),)
         yield "host_gpu_clock_hertz", nvml.nvmlDeviceGetClockInfo(card, kind) * MHZ, which
-        yield "host_gpu_clock_limit_hertz", nvml.nvmlDeviceGetMaxClockInfo(card, kind) * MHZ, which
+
+
+def _clock_limits(nvml: Any, card: Any) -> Iterable[Sample]:
+    for name, kind in (("sm", nvml.NVML_CLOCK_SM), ("memory", nvml.NVML_CLOCK_MEM)):
+        limit = nvml.nvmlDeviceGetMaxClockInfo(card, kind) * MHZ
+        yield "host_gpu_clock_limit_hertz", limit, (("clock", name),)
+
+
+def _bus(nvml: Any, card: Any) -> Iterable[Sample]:
+    """Bits of the memory's bus: with the highest memory clock they give the peak of its bandwidth."""
+    return (("host_gpu_bus_bits", float(nvml.nvmlDeviceGetMemoryBusWidth(card)), ()),)
 
 
 def _power(nvml: Any, card: Any) -> Iterable[Sample]:
@@ -82,6 +70,10 @@ def _power(nvml: Any, card: Any) -> Iterable[Sample]:
         ("host_gpu_power_watts", nvml.nvmlDeviceGetPowerUsage(card) / 1e3, ()),
         ("host_gpu_power_limit_watts", nvml.nvmlDeviceGetEnforcedPowerLimit(card) / 1e3, ()),
     )
+
+
+def _energy(nvml: Any, card: Any) -> Iterable[Sample]:
+    return (("host_gpu_energy_joules_total", nvml.nvmlDeviceGetTotalEnergyConsumption(card) / 1e3, ()),)
 
 
 def _temperature(nvml: Any, card: Any) -> Iterable[Sample]:
@@ -98,21 +90,18 @@ def _throttle(nvml: Any, card: Any) -> Iterable[Sample]:
     )
 
 
-def _violations(nvml: Any, card: Any) -> Iterable[Sample]:
-    """Seconds that clocks were held down since the driver was loaded; each field has a return code of its own."""
-    fields = nvml.nvmlDeviceGetFieldValues(card, [number for number, _ in _VIOLATIONS])
-    for (_, name), found in zip(_VIOLATIONS, fields, strict=False):
-        if found.nvmlReturn == 0:
-            value = getattr(found.value, _VALUES[found.valueType])
-            yield "host_gpu_throttled_seconds_total", float(value) * NANO, (("reason", name),)
-
-
 def _link(nvml: Any, card: Any) -> Iterable[Sample]:
-    """PCIe generation and width now, what slot and card can do, and the performance state: idle links rest."""
+    """PCIe generation and width now: idle links rest."""
     return (
         ("host_gpu_link_generation", float(nvml.nvmlDeviceGetCurrPcieLinkGeneration(card)), ()),
-        ("host_gpu_link_generation_limit", float(nvml.nvmlDeviceGetMaxPcieLinkGeneration(card)), ()),
         ("host_gpu_link_width", float(nvml.nvmlDeviceGetCurrPcieLinkWidth(card)), ()),
+    )
+
+
+def _link_limits(nvml: Any, card: Any) -> Iterable[Sample]:
+    """What slot and card can do together."""
+    return (
+        ("host_gpu_link_generation_limit", float(nvml.nvmlDeviceGetMaxPcieLinkGeneration(card)), ()),
         ("host_gpu_link_width_limit", float(nvml.nvmlDeviceGetMaxPcieLinkWidth(card)), ()),
     )
 
@@ -126,14 +115,19 @@ def _state(nvml: Any, card: Any) -> Iterable[Sample]:
     return (("host_gpu_performance_state", float(nvml.nvmlDeviceGetPerformanceState(card)), ()),)
 
 
-def _traffic(nvml: Any, card: Any) -> Iterable[Sample]:
-    """Bytes per second over one window of 20 ms; transmit leaves the card. Each direction blocks for 20 ms."""
+def windows(nvml: Any, card: Any) -> tuple[Sample, ...]:
+    """Bytes per second over one window of 20 ms; transmit leaves the card. Each direction blocks for 20 ms.
+
+    NVML's KB may be 1000 or 1024 bytes: the rate is right within 3%.
+    """
+    found = []
     for name, counter in (
         ("transmit", nvml.NVML_PCIE_UTIL_TX_BYTES),
         ("receive", nvml.NVML_PCIE_UTIL_RX_BYTES),
     ):
         rate = nvml.nvmlDeviceGetPcieThroughput(card, counter) * 1e3
-        yield "host_gpu_link_bytes_per_second", float(rate), (("direction", name),)
+        found.append(("host_gpu_link_bytes_per_second", float(rate), (("direction", name),)))
+    return tuple(found)
 
 
 def _replays(nvml: Any, card: Any) -> Iterable[Sample]:
@@ -155,30 +149,44 @@ def _remap(nvml: Any, card: Any) -> Iterable[Sample]:
     return tuple(("host_gpu_remapped_rows", float(value), (("kind", kind),)) for kind, value in found)
 
 
-READINGS: tuple[Reading, ...] = (
+LASTING: tuple[Reading, ...] = (
     ("name", _identity),
+    ("highest clocks", _clock_limits),
+    ("memory bus width", _bus),
+    ("PCIe limit of slot and card", _link_limits),
+    ("PCIe limit of the card alone", _own_link),
+)
+"""What does not change while a driver is loaded: asked once."""
+
+PASSING: tuple[Reading, ...] = (
     ("time occupancy", _occupancy),
     ("memory", _memory),
     ("clocks", _clocks),
     ("power", _power),
+    ("energy", _energy),
     ("temperature", _temperature),
     ("throttle reasons", _throttle),
-    ("throttled time", _violations),
+    ("driver fields", fields),
     ("PCIe link", _link),
-    ("PCIe limit of the card", _own_link),
     ("performance state", _state),
-    ("PCIe traffic", _traffic),
     ("PCIe replays", _replays),
     ("ECC errors", _ecc),
     ("remapped rows", _remap),
 )
+"""What is asked at every reading; none of these blocks."""
+
+READINGS = (*LASTING, *PASSING)
+OF_AN_INSTANCE = frozenset(("name", "memory"))
+"""What a MIG instance tells itself."""
+NOT_UNDER_MIG = frozenset(("time occupancy", "remapped rows"))
+"""What a card does not tell while it is cut into instances."""
 
 
 def bus_id(nvml: Any, card: Any) -> str | None:
     """Return the PCI address, None where the card does not tell."""
     try:
         found = nvml.nvmlDeviceGetPciInfo(card).busId
-    except nvml.NVMLError:
+    except kinds(nvml):
         return None
     return found.decode("ascii", "replace") if isinstance(found, bytes) else str(found)
 
@@ -197,7 +205,7 @@ def process_occupancy(nvml: Any, card: Any, since: int) -> tuple[dict[int, float
     that this card does not tell: the call reports "no samples" as an error."""
     try:
         samples = list(nvml.nvmlDeviceGetProcessUtilization(card, since))
-    except nvml.NVMLError:
+    except kinds(nvml):
         return {}, since
     newest = max((int(sample.timeStamp) for sample in samples), default=since)
     return {int(sample.pid): float(sample.smUtil) / 100 for sample in samples if sample.smUtil <= 100}, newest

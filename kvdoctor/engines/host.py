@@ -55,12 +55,16 @@ _AROUND = {
 _CARDS = {
     m.GPU_INFO: any_of("host_gpu_info"),
     m.GPU_NODE: any_of("host_gpu_node"),
+    m.GPU_MISSING: any_of("host_gpu_missing"),
+    m.GPU_SETTING: any_of("host_gpu_setting"),
     m.GPU_OCCUPANCY: any_of("host_gpu_time_occupancy_ratio"),
     m.GPU_MEMORY_OCCUPANCY: any_of("host_gpu_memory_time_occupancy_ratio"),
     m.GPU_MEMORY_USED: any_of("host_gpu_memory_used_bytes"),
     m.GPU_MEMORY: any_of("host_gpu_memory_bytes"),
     m.GPU_CLOCK: any_of("host_gpu_clock_hertz"),
     m.GPU_CLOCK_LIMIT: any_of("host_gpu_clock_limit_hertz"),
+    m.GPU_BUS_WIDTH: any_of("host_gpu_bus_bits"),
+    m.GPU_ENERGY: any_of("host_gpu_energy_joules"),
     m.GPU_POWER: any_of("host_gpu_power_watts"),
     m.GPU_POWER_LIMIT: any_of("host_gpu_power_limit_watts"),
     m.GPU_THROTTLE: any_of("host_gpu_throttle"),
@@ -71,6 +75,10 @@ _CARDS = {
     m.GPU_LINK_WIDTH: any_of("host_gpu_link_width"),
     m.GPU_LINK_WIDTH_LIMIT: any_of("host_gpu_link_width_limit"),
     m.GPU_LINK_RATE: any_of("host_gpu_link_bytes_per_second"),
+    m.GPU_PCIE_BYTES: any_of("host_gpu_pcie_bytes"),
+    m.GPU_LINK_ERRORS: any_of("host_gpu_link_replays"),
+    m.GPU_LINK_FAULTS: any_of("host_gpu_link_faults"),
+    m.GPU_NVLINK_BYTES: any_of("host_gpu_nvlink_bytes"),
     m.GPU_STATE: any_of("host_gpu_performance_state"),
     m.GPU_ECC: any_of("host_gpu_ecc_errors"),
     m.GPU_REMAPPED: any_of("host_gpu_remapped_rows"),
@@ -80,4 +88,26 @@ _CARDS = {
     m.GPU_PROCESS_OCCUPANCY: any_of("host_gpu_process_occupancy_ratio"),
 }
 
-ENGINE = Engine(name="host", prefixes=("host_",), signals={**_PROCESS, **_AROUND, **_CARDS}, rank_label="pid")
+_PCIE, _NVLINK, _C2C = (f"host_gpu_{link}_bytes_per_second" for link in ("pcie", "nvlink", "c2c"))
+_COUNTERS = {
+    m.DRAM_ACTIVE: any_of("host_gpu_dram_active_ratio"),
+    m.SM_ACTIVE: any_of("host_gpu_sm_active_ratio"),
+    m.SM_OCCUPANCY: any_of("host_gpu_sm_occupancy_ratio"),
+    m.TENSOR_ACTIVE: any_of("host_gpu_tensor_active_ratio"),
+    m.ENGINE_ACTIVE: any_of("host_gpu_engine_active_ratio"),
+    m.GPU_PCIE_OUT: ((labelled(_PCIE, direction="transmit"),),),
+    m.GPU_PCIE_IN: ((labelled(_PCIE, direction="receive"),),),
+    m.GPU_NVLINK_OUT: ((labelled(_NVLINK, direction="transmit"),),),
+    m.GPU_NVLINK_IN: ((labelled(_NVLINK, direction="receive"),),),
+    m.GPU_C2C_OUT: ((labelled(_C2C, direction="transmit"),),),
+    m.GPU_C2C_IN: ((labelled(_C2C, direction="receive"),),),
+    m.GPU_SWITCHING: any_of("host_gpu_context_switching_ratio"),
+    m.COUNTER_SECONDS: any_of("host_gpu_counter_seconds"),
+}
+
+ENGINE = Engine(
+    name="host",
+    prefixes=("host_",),
+    signals={**_PROCESS, **_AROUND, **_CARDS, **_COUNTERS},
+    rank_label="pid",
+)

@@ -24,10 +24,18 @@ def test_a_card_is_read_in_base_units():
     assert found['host_gpu_memory_bytes{gpu="1"}'] == 141 * 2**30
     assert found['host_gpu_clock_hertz{gpu="0",clock="sm"}'] == 1.98e9
     assert found['host_gpu_power_watts{gpu="0"}'] == 500
-    assert found['host_gpu_link_bytes_per_second{gpu="0",direction="receive"}'] == 1e9
     assert found['host_gpu_throttled_seconds_total{gpu="0",reason="power_cap"}'] == 2
     assert 'host_gpu_throttled_seconds_total{gpu="0",reason="thermal"}' not in found
     assert not any(key.startswith("host_gap") for key in found)
+
+
+def test_without_counters_the_pcie_windows_of_the_reading_before_are_told():
+    nvml = FakeNvml(1)
+    nvml.answers["nvmlGpmQueryDeviceSupport"].isSupportedDevice = 0
+    each = place(nvml)
+    each.read()
+    each.settle()
+    assert values(each.read().text)['host_gpu_link_bytes_per_second{gpu="0",direction="receive"}'] == 1e9
 
 
 def test_members_are_told_from_others_and_unknown_memory_is_no_zero():
