@@ -46,8 +46,9 @@ class Judgement:
 
 
 def interpolated(histogram: Histogram | None, q: float) -> float | None:
-    """Estimate a quantile inside its bucket, evenly spread; the low bound in the last bucket. None when empty."""
-    if histogram is None or histogram.count <= 0:
+    """Estimate a quantile inside its bucket, evenly spread; the low bound in the last bucket. None when empty, or
+    without a bucket that has an end."""
+    if histogram is None or histogram.count <= 0 or len(histogram.bounds) < 2:
         return None
     rank, seen, lows = q * histogram.count, 0.0, (0.0, *histogram.bounds[:-1])
     for low, bound, count in zip(lows, histogram.bounds, histogram.counts, strict=True):
@@ -222,7 +223,7 @@ def judge(case: Case, findings: tuple[Finding, ...], slow: str | None = None) ->
         and symptom(case, step, findings)
     ):
         by_metric[Metric.TTFT] = step
-    if not reasons and not misses(case):
+    if not reasons and (not misses(case) or case.untold):
         return Judgement(State.INSUFFICIENT, metric, None, by_metric, (), findings)
     if not reasons:
         by_metric = {each: _nameless(case, each, reasons) for each in Metric}

@@ -94,11 +94,27 @@ def recompute_seconds(case: Case) -> float | None:
 def subclass(case: Case) -> tuple[str, str]:
     """Name the way in which the tier is slow."""
     jobs, size, seconds = _loads(case)
+    if not size:
+        return _by_time(case, seconds / jobs if jobs else 0.0)
     if jobs and size / jobs < SMALL_PIECE:
         return "small_pieces", f"Loads move {gib(size / jobs)} at a time."
     if seconds and size / seconds < DRAM_LIKE:
         return "slow_tier", f"Loads run at {rate_bytes(size / seconds)}, slower than CPU memory over PCIe."
     return "no_overlap", "Loads run at a fair rate, and the request still waits for all of them."
+
+
+def _by_time(case: Case, each: float) -> tuple[str, str]:
+    """Name the way where a layer tells the seconds of its loads and not their bytes."""
+    again, whole = recompute_seconds(case), _per_request(case, _loads(case)[2])
+    if again is not None and again < whole:
+        return (
+            "slow_tier",
+            f"A load takes {duration(each)}, longer than computing the same tokens ({duration(again)}).",
+        )
+    return (
+        "no_overlap",
+        f"A load takes {duration(each)}, and the request waits for it; its bytes are not told.",
+    )
 
 
 def _advice(case: Case, cost: float) -> tuple[Advice, ...]:
