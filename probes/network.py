@@ -41,7 +41,6 @@ class Options:
     host: str = ""
     """The peer; empty starts one on loopback."""
     port: int = 0
-    token: str = ""
     streams: int = STREAMS
     messages: tuple[int, ...] = MESSAGES
     seconds: float = TRANSFER_S
@@ -169,7 +168,7 @@ class _Client:
         return rows, gaps
 
     def _join(self) -> stream.Line:
-        return stream.join(self.host, self.port, self.options.token)
+        return stream.join(self.host, self.port, os.environ.get("KVDOCTOR_TOKEN", ""))
 
     def _ping(self, size: int) -> Row:
         """Send single messages and wait for one byte back each."""

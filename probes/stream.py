@@ -92,7 +92,7 @@ def join(host: str, port: int, token: str) -> Line:
     line.say({"proof": proof(token, str(hello.get("nonce", "")))})
     if not line.hear().get("welcome"):
         raise KvdoctorError(
-            f"{host}:{port} does not take our token", "KVDOCTOR_TOKEN as the server printed it"
+            f"{host}:{port} does not take our token", "set KVDOCTOR_TOKEN to what the server was started with"
         )
     return line
 

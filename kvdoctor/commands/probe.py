@@ -52,6 +52,7 @@ Model = Annotated[
 ]
 Gpu = Annotated[str | None, typer.Option(help="card that would recompute: H100, L4, ...")]
 Tp = Annotated[int, typer.Option(help="tensor-parallel size of one rank")]
+Force = Annotated[bool, typer.Option("--force", help="run although the GPU's state forbids it")]
 Seconds = Annotated[
     float | None, typer.Option(help="time limit of each probe; with --serve, how long to serve [600]")
 ]
@@ -146,6 +147,7 @@ def probe(
     gpu: Gpu = None,
     tp: Tp = 1,
     seconds: Seconds = None,
+    force: Force = False,
     json: Json = None,
 ) -> None:
     """Measure what each tier of memory really delivers here, by real transfers. Without a PROBE, list their cost.
@@ -187,7 +189,7 @@ def probe(
     if not names:
         _list(line)
         return
-    _show(_measured(names, line, seconds), json, model=model, gpu=gpu, tp=tp)
+    _show(_measured(names, line, seconds, force), json, model=model, gpu=gpu, tp=tp)
 
 
 def _names(words: list[str]) -> list[str]:
@@ -213,7 +215,7 @@ def _list(line: Line) -> None:
     sys.stdout.write("Nothing was measured. kvdoctor probe all measures them all, but for `request`.\n")
 
 
-def _measured(names: list[str], line: Line, seconds: float | None) -> list[dict[str, Any]]:
+def _measured(names: list[str], line: Line, seconds: float | None, force: bool) -> list[dict[str, Any]]:
     """Run the probes one after the other, watching the service where one is named."""
     from kvdoctor.commands.probing import Asked, run_all
     from kvdoctor.commands.victim import watch
@@ -221,7 +223,6 @@ def _measured(names: list[str], line: Line, seconds: float | None) -> list[dict[
     plan = []
     with watch(line.url, line.pid) as stop:
         for name in names:
-            secret = {TOKEN: os.environ.get(TOKEN, "")}
             plan.append(
                 Asked(
                     name,
@@ -230,7 +231,7 @@ def _measured(names: list[str], line: Line, seconds: float | None) -> list[dict[
                     line.pid,
                     None if name == "request" else stop,
                     seconds,
-                    secret,
+                    force,
                 )
             )
         return list(run_all(plan))

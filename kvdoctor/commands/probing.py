@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvdoctor import __version__
+from kvdoctor.collectors.consent import refusal
 from kvdoctor.commands.interpreter import python_for
 from kvdoctor.commands.output import print_note
 from kvdoctor.errors import KvdoctorError, Unavailable
@@ -35,7 +36,8 @@ class Asked:
     pid: int | None = None
     stop: Callable[[], str] | None = None
     limit_s: float | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
+    force: bool = False
+    """Run although something forbids it."""
 
 
 def footprint(asked: Asked) -> Footprint:
@@ -73,6 +75,9 @@ def run_one(asked: Asked) -> dict[str, Any]:
         cost = footprint(asked)
         head["footprint"] = dataclasses.asdict(cost)
         print_note(cost_line(asked.name, cost))
+        forbidden = refusal(cost.device_bytes, index=_card(asked)) if cost.device_bytes else None
+        if forbidden is not None and not asked.force:
+            raise forbidden
         python = python_for(PROBES[asked.name].torch, given=asked.python, pid=asked.pid)
         with _Bar() as bar:
             result = run_child(
@@ -82,13 +87,18 @@ def run_one(asked: Asked) -> dict[str, Any]:
                 python=python,
                 tell=bar.show,
                 stop=asked.stop,
-                env=asked.env,
             )
-    except Unavailable as refusal:
-        return {**head, "refused": {"reason": refusal.reason, "cure": refusal.cure}}
+    except Unavailable as refused:
+        return {**head, "refused": {"reason": refused.reason, "cure": refused.cure}}
     except KvdoctorError as error:
         return {**head, "failed": {"reason": error.message, "cure": error.hint}}
     return {**head, **result, "seconds": time.monotonic() - begin, "python": os.path.basename(python)}
+
+
+def _card(asked: Asked) -> int:
+    """Return the index of the card in `cuda:1`; 0 where none is named."""
+    index = str(asked.options.get("device", "")).rpartition(":")[2]
+    return int(index) if index.isdigit() else 0
 
 
 class _Bar:
