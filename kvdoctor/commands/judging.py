@@ -39,6 +39,7 @@ Pid = Annotated[
     int | None, typer.Option(help="any process of the engine; with --url, that page instead of its own")
 ]
 ApiKey = Annotated[str | None, typer.Option(help="key for --url; better in KVDOCTOR_API_KEY")]
+Probe = Annotated[bool, typer.Option("--probe", help="first measure the ceilings that may be measured here")]
 Files = Annotated[
     list[str] | None, typer.Argument(metavar="[FILE]...", help="recordings or saved metrics; - is stdin")
 ]
@@ -84,6 +85,7 @@ def diagnose(
     save: Save = None,
     api_key: ApiKey = None,
     fail_on: FailOn = None,
+    probe: Probe = False,
 ) -> None:
     """Say where the milliseconds of TTFT and ITL go, what bounds them, and what would help.
 
@@ -108,6 +110,10 @@ def diagnose(
             raise typer.BadParameter("FILE stands alone: --url and --pid watch a live engine")
         _answer(_read(files, told, save), output)
     check_length(seconds, interval)
+    if probe:
+        from kvdoctor.commands.allowed import probe_first
+
+        probe_first(told, url or (), pid)
     if url and pid is None:
         from kvdoctor.commands.live import record_live
 
