@@ -10,7 +10,8 @@ from kvdoctor import metrics as m
 from kvdoctor.case import Case, build_case
 from kvdoctor.causes import CAUSES
 from kvdoctor.confidence import confidence
-from kvdoctor.engines import layers_of, recognise, version_range
+from kvdoctor.described import layer_info, target_info
+from kvdoctor.engines import layers_of, recognise
 from kvdoctor.engines.engine import Engine
 from kvdoctor.hostnotes import host_notes
 from kvdoctor.hostread import KIND, families, host_of, host_view
@@ -25,11 +26,9 @@ from kvdoctor.model import (
     Finding,
     Gap,
     Ledger,
-    Memory,
     Metric,
     Objective,
     State,
-    TargetInfo,
     Verdict,
     Window,
 )
@@ -41,10 +40,6 @@ from kvdoctor.unmetered import unmetered
 
 TTFT_P95, ITL_P95 = 2.0, 0.05
 """Objectives where the operator states none, in seconds (rule 1)."""
-
-
-LAYER = "kv layer"
-"""The role of what is evidence for an engine, and no engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,59 +97,6 @@ def judge_source(
     case = build_case(timeline, known, objective(facts), facts, view)
     findings = tuple(finding for cause in CAUSES for finding in cause(case))
     return Judged(case, judge(case, findings, facts.get("slow")), len(restarts(source, engine)))
-
-
-def _role(case: Case) -> str | None:
-    """Tell the two sides of a disaggregated pair: one gives single tokens, the other computes no prompt."""
-    t = case.traffic
-    told = {dict(c.labels).get(case.timeline.engine.role_label) for c in case.timeline.columns(m.RUNNING)}
-    if case.timeline.engine.role or told & {"prefill", "decode"}:
-        return case.timeline.engine.role or " + ".join(sorted(filter(None, told)))
-    computed, prompts = case.timeline.total(m.PROMPT_COMPUTED), case.timeline.total(m.PROMPT_TOKENS)
-    external = case.timeline.total(m.PROMPT_EXTERNAL)
-    if external and prompts and external > 0.5 * prompts and case.timeline.has(m.TRANSFER_SECONDS):
-        return "decode"
-    outputs = case.timeline.lifetime(m.OUTPUT_LENGTH)
-    single = outputs is not None and outputs.mean is not None and outputs.mean <= 1.0
-    if (
-        single
-        and computed
-        and case.timeline.has(m.KV_FETCH_IN_PROGRESS)
-        and t.itl is not None
-        and not t.itl.count
-    ):
-        return "prefill"
-    return None
-
-
-def target_info(case: Case) -> TargetInfo:
-    """Describe one engine as far as its own text tells."""
-    source, engine, host = case.timeline.source, case.timeline.engine, case.host
-    cards = host.cards if host else ()
-    version = source.texts.get("version") or version_range(engine, (c.name for c in source.columns))
-    models = case.timeline.models()
-    pool = case.timeline.label(m.CACHE_CONFIG, "kv_cache_memory_bytes")
-    return TargetInfo(
-        engine=host.engine if host and host.engine else engine.name,
-        version=version,
-        model=", ".join(models) or None,
-        role=source.role or (LAYER if engine.layer else _role(case)),
-        pid=host.root if host else None,
-        url=source.name if source.kind != KIND else None,
-        ranks=case.timeline.ranks,
-        gpus=(case.facts["gpu"],) if "gpu" in case.facts else tuple(card.name for card in cards),
-        memory=Memory(
-            pool=float(pool) if pool and pool.replace(".", "", 1).isdigit() else None,
-            used=max((card.used for card in cards if card.used is not None), default=None),
-        ),
-        uptime_seconds=overview.uptime(case),
-    )
-
-
-def layer_info(line: Timeline) -> TargetInfo:
-    """Describe a KV layer or an exporter beside an engine."""
-    version = version_range(line.engine, (c.name for c in line.source.columns))
-    return TargetInfo(engine=line.engine.name, version=version, role=LAYER, url=line.source.name)
 
 
 def _window(judged: Judged, recording: Recording) -> Window:

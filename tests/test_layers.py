@@ -86,8 +86,9 @@ MAY_IMPORT: dict[str, str] = {
     "logdiagnose": "engines logjudge logmetrics logview metrics model recording segment timeline traffic",
     "overview": "case causes histogram judge metrics model",
     "unmetered": "case causes engines hostread judge machine model recording timeline",
-    "diagnose": "around case causes confidence engines hostnotes hostread joined judge logdiagnose machine metrics model "
-    "overview recording segment story timeline told unmetered",
+    "described": "case engines hostread metrics model overview timeline",
+    "diagnose": "around case causes confidence described engines hostnotes hostread joined judge logdiagnose machine "
+    "metrics model overview recording segment story timeline told unmetered",
     # show
     "render": "model roofline units",
 }

@@ -6,7 +6,8 @@ import pytest
 from readings import CAPTURES, capture
 
 from kvdoctor import metrics as m
-from kvdoctor.diagnose import LAYER, diagnose
+from kvdoctor.described import LAYER
+from kvdoctor.diagnose import diagnose
 from kvdoctor.engines import LAYERS, layers_of, recognise, version_range
 from kvdoctor.model import Bound, State, Verdict
 from kvdoctor.readers import read

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from readings import FIXTURES
 
-from kvdoctor.diagnose import LAYER, diagnose
+from kvdoctor.described import LAYER
+from kvdoctor.diagnose import diagnose
 from kvdoctor.model import Bound, State, Verdict
 from kvdoctor.readers import read
 
@@ -17,7 +18,7 @@ EXPECTED = {
     "lmdeploy-0.18-full-of-cache": (State.HEALTHY, None, None, ["lmdeploy"]),
     "llamacpp-one-slot": (State.INSUFFICIENT, None, None, ["llamacpp"]),
     "dynamo-frontend": (State.INSUFFICIENT, None, None, ["dynamo"]),
-    "dynamo-vllm-lmcache-slow-tier": (State.BOUND, Bound.OFFLOAD, "slow_tier", ["vllm", "lmcache"]),
+    "dynamo-vllm-lmcache-slow-tier": (State.BOUND, Bound.OFFLOAD, "no_overlap", ["vllm", "lmcache"]),
     "mooncake-master-overfull": (State.INSUFFICIENT, None, None, ["mooncake_master"]),
     "nixl-agent": (State.INSUFFICIENT, None, None, ["nixl"]),
     "dcgm-busy": (State.INSUFFICIENT, None, None, ["dcgm"]),

@@ -7,7 +7,7 @@ from loads import endpoint
 from readings import blank, joined, judged, layer, line
 
 from kvdoctor import metrics as m
-from kvdoctor.diagnose import LAYER
+from kvdoctor.described import LAYER
 from kvdoctor.engines import LAYERS, layers_of, recognise
 from kvdoctor.model import Bound, State, Verdict
 
@@ -237,3 +237,9 @@ def test_common_words_are_no_layer(name):
 def test_a_layer_speaks_of_movement_and_cards_only(each):
     assert not set(each.signals) & {m.RUNNING, m.WAITING, m.TTFT, m.ITL, m.KV_CACHE_USAGE, m.PREFIX_HITS}
     assert each.layer
+
+
+def test_without_bytes_a_load_is_slow_when_computing_the_tokens_would_be_quicker():
+    found = judged(cached(180.0, endpoint(**SLOW, hits=0, external_hits=50_000, external=50_000)))
+    assert found.subclass == "slow_tier"
+    assert "longer than computing" in offload(found).argument
