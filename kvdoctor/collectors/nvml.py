@@ -102,7 +102,7 @@ class Nvml:
         self._readers = [self._reader(handle, here) for handle in found.handles]
         for index, number in found.lost:
             reader = self._reader(Handle(index, None), here)
-            reader.missing = errors.reason(number)
+            reader.missing = number
             self._readers.append(reader)
         whole = [(handle.index, handle.card) for handle in found.handles if handle.instance is None]
         self._xid = XidWatch(nvml, whole)
@@ -134,8 +134,6 @@ class Nvml:
             return
         for key, value, extra in found:
             lines.add(key, value, *(() if key == GAP else (("gpu", name),)), *extra)
-        if watched.reader.missing:
-            lines.gap(f"GPU {name}", watched.reader.missing, errors.cure(15))
 
     def _xids(self, lines: Lines) -> None:
         if self._xid is None:

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kvdoctor.collectors.lines import Label
-from kvdoctor.collectors.nvml_error import kinds
+from kvdoctor.collectors.nvml_error import code, kinds, kinds_and_absence
 from kvdoctor.collectors.nvml_fields import fields
 
 Sample = tuple[str, float | None, tuple[Label, ...]]
 Reading = tuple[str, Callable[[Any, Any], Iterable[Sample]]]
 
 MHZ = 1e6
+FUNCTION_NOT_FOUND = 13
 _THROTTLE = (
     ("idle", 0x1),
     ("application_clocks", 0x2),
@@ -82,12 +83,25 @@ def _temperature(nvml: Any, card: Any) -> Iterable[Sample]:
 
 
 def _throttle(nvml: Any, card: Any) -> Iterable[Sample]:
-    """Why clocks are low just now. The call was renamed; older bindings only have the old name."""
-    ask = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
-    bits = int((ask or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(card))
+    """Why clocks are low just now. The call was renamed: older bindings and older drivers have the old name only."""
+    bits = int(
+        _either(
+            nvml, card, "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"
+        )
+    )
     return tuple(
         ("host_gpu_throttle", float(bool(bits & bit)), (("reason", name),)) for name, bit in _THROTTLE
     )
+
+
+def _either(nvml: Any, card: Any, new: str, old: str) -> Any:
+    """Make a call by its new name, and by its old one where binding or driver do not know the new one."""
+    try:
+        return getattr(nvml, new)(card)
+    except kinds_and_absence(nvml) as error:
+        if not isinstance(error, AttributeError) and code(error) != FUNCTION_NOT_FOUND:
+            raise
+    return getattr(nvml, old)(card)
 
 
 def _link(nvml: Any, card: Any) -> Iterable[Sample]:
@@ -194,7 +208,8 @@ def bus_id(nvml: Any, card: Any) -> str | None:
 def process_memory(nvml: Any, card: Any) -> dict[int, float | None]:
     """Bytes by pid; None where the driver does not say how many (WSL, some containers)."""
     found: dict[int, float | None] = {}
-    for entry in nvml.nvmlDeviceGetComputeRunningProcesses(card):
+    old = "nvmlDeviceGetComputeRunningProcesses_v2"
+    for entry in _either(nvml, card, "nvmlDeviceGetComputeRunningProcesses", old):
         size = entry.usedGpuMemory
         found[int(entry.pid)] = float(size) if size is not None else None
     return found

@@ -51,8 +51,8 @@ class CardReader:
     sys: str = "/sys"
     settings: tuple[str, ...] = ()
     """`vgpu`, `passthrough`, `mig`, `confidential`, `wsl`, as far as they decide what is told."""
-    missing: str = ""
-    """Why the card must not be touched any more; empty while all is well."""
+    missing: int = 0
+    """The error after which the card must not be touched any more; 0 while all is well."""
     dead: dict[str, int] = field(default_factory=dict)
     """What is not asked again, and the code of the error that it gave."""
     failing: dict[str, int] = field(default_factory=dict)
@@ -66,14 +66,12 @@ class CardReader:
     def read(self) -> tuple[Sample, ...]:
         """Return every sample and gap of this moment. Never raises for what a card or driver does."""
         if self.missing:
-            return (("host_gpu_missing", 1.0, (("reason", self.missing),)),)
+            return tuple(self._lost())
         samples = [*self._lasting(), *self._passing()]
         samples += self._counters()
         samples += self._windows(any(name == _PCIE for name, _, _ in samples))
         samples += self._tenants(samples)
-        if self.missing:
-            return (*samples, ("host_gpu_missing", 1.0, (("reason", self.missing),)))
-        return (*samples, *self._gaps())
+        return (*samples, *(self._lost() if self.missing else self._gaps()))
 
     def _ask(self, what: str, ask: Callable[[], Iterable[Sample]]) -> list[Sample]:
         """Ask for one thing, and take note of why it does not come."""
@@ -92,7 +90,7 @@ class CardReader:
 
     def _failed(self, what: str, number: int) -> None:
         if number in errors.LOST:
-            self.missing = errors.reason(number)
+            self.missing = number
         elif number in errors.FICKLE:
             self.failing[what] = self.failing.get(what, 0) + 1
             self.dead.pop(what, None)
@@ -163,6 +161,13 @@ class CardReader:
             return found.holds_member()
         except errors.kinds(self.nvml):
             return False
+
+    def _lost(self) -> Iterator[Sample]:
+        """Say that the card is gone: a finding where it is a fault, and a gap in any case."""
+        reason = errors.reason(self.missing)
+        if self.missing in errors.LOST:
+            yield "host_gpu_missing", 1.0, (("reason", reason),)
+        yield self._gap(reason, errors.cure(self.missing))
 
     # -- what it does not tell ---------------------------------------------------------------------------------
 

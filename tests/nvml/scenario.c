@@ -151,9 +151,10 @@ const char *scenario_text(const Card *card, const char *key)
 
 const Line *scenario_next(const char *key, double now, int *place)
 {
-    while (++*place < count)
-        if (lines[*place].at <= now && !strcmp(lines[*place].key, key))
-            return &lines[*place];
-    *place = count - 1;
+    for (int i = *place + 1; i < count; i++)
+        if (lines[i].at <= now && !strcmp(lines[i].key, key)) {
+            *place = i;
+            return &lines[i];
+        }
     return NULL;
 }

@@ -6,6 +6,9 @@ GIB = 2**30
 ABSENT = "!3"
 """NotSupported."""
 
+PID = 31004
+"""The engine's process."""
+
 LIBRARY = ("lib driver 0 595.45.04", "lib confidential 0 0")
 CARD = (
     "* name 0 NVIDIA H200",
@@ -47,7 +50,8 @@ CARD = (
     "* rate.198 0 0",
     "* field.82 0 70",
     "* field.170 0 0",
-    "* process.occupancy 0 none",
+    f"* processes 0 {PID}:{90 * GIB}",
+    f"* process.occupancy 0 {PID}:97",
     *(f"* field.{number} 0 0" for number in (74, 75, 77, 79, 173, 179, 180, 269, 270, 271)),
 )
 """A healthy card without load of its own, every call answered."""
