@@ -59,7 +59,8 @@ MAY_IMPORT: dict[str, str] = {
     # think: from a recording to signals
     "engines": "logmetrics metrics",
     "histogram": "model",
-    "hostcards": "hostseries hostview metrics",
+    "hostactivity": "hostseries hostview metrics",
+    "hostcards": "hostactivity hostseries hostview metrics model",
     "hostnotes": "hostview stackclass units",
     "hostread": "hostcards hostseries hostview metrics model recording stackclass",
     "hostseries": "engines metrics recording timeline",
@@ -89,6 +90,7 @@ MAY_IMPORT: dict[str, str] = {
     "described": "case engines hostread metrics model overview timeline",
     "diagnose": "around case causes confidence described engines hostnotes hostread joined judge logdiagnose machine "
     "metrics model overview recording segment story timeline told unmetered",
+    "fleet": "diagnose model recording",
     # show
     "render": "model roofline units",
 }

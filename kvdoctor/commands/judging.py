@@ -39,9 +39,15 @@ Pid = Annotated[
     int | None, typer.Option(help="any process of the engine; with --url, that page instead of its own")
 ]
 ApiKey = Annotated[str | None, typer.Option(help="key for --url; better in KVDOCTOR_API_KEY")]
+Prometheus = Annotated[str | None, typer.Option(metavar="URL", help="a server that speaks Prometheus' API")]
+Since = Annotated[str, typer.Option(help="with --prometheus, how far back: 15m, 1h, 2d")]
+Match = Annotated[
+    list[str] | None, typer.Option(metavar="SELECTOR", help="with --prometheus, which series: 'pod=\"a\"'")
+]
 Probe = Annotated[bool, typer.Option("--probe", help="first measure the ceilings that may be measured here")]
 Files = Annotated[
-    list[str] | None, typer.Argument(metavar="[FILE]...", help="recordings or saved metrics; - is stdin")
+    list[str] | None,
+    typer.Argument(metavar="[FILE]...", help="recordings, saved metrics or logs; - is stdin"),
 ]
 
 
@@ -86,10 +92,14 @@ def diagnose(
     api_key: ApiKey = None,
     fail_on: FailOn = None,
     probe: Probe = False,
+    prometheus: Prometheus = None,
+    since: Since = "1h",
+    match: Match = None,
 ) -> None:
     """Say where the milliseconds of TTFT and ITL go, what bounds them, and what would help.
 
-    Watches the engine on this host, or endpoints, for some seconds; or reads files that were recorded before.
+    Watches the engine on this host, or endpoints, for some seconds; or reads files that were recorded before:
+    recordings, saved metrics, logs; or asks a Prometheus server.
 
     \b
     kvdoctor diagnose
@@ -97,6 +107,8 @@ def diagnose(
     kvdoctor diagnose --url http://host:8000
     kvdoctor diagnose --url http://host:8000 --gpu H100 --model Llama-3.1-8B --html report.html
     kvdoctor diagnose recording.kvd --slow itl --json
+    kvdoctor diagnose vllm.log vllm.log.1.gz
+    kvdoctor diagnose --prometheus http://prometheus:9090 --since 1h
     """
     from kvdoctor.commands.facts import Told, facts
     from kvdoctor.commands.length import check_length
@@ -109,6 +121,10 @@ def diagnose(
         if url or pid is not None:
             raise typer.BadParameter("FILE stands alone: --url and --pid watch a live engine")
         _answer(_read(files, told, save), output)
+    if prometheus is not None:
+        if url or pid is not None:
+            raise typer.BadParameter("--prometheus stands alone: --url and --pid watch a live engine")
+        _answer(_asked(prometheus, since, match or [], api_key, told, save), output)
     check_length(seconds, interval)
     if probe:
         from kvdoctor.commands.allowed import probe_first
@@ -129,6 +145,20 @@ def diagnose(
     _answer(recording, output)
 
 
+def _asked(
+    server: str, since: str, match: list[str], api_key: str | None, told: dict[str, str], save: str | None
+) -> Recording:
+    """Ask a Prometheus server; what the user tells goes into the recording."""
+    from kvdoctor.commands.fleet import read_server
+    from kvdoctor.store import save as save_recording
+
+    recording = read_server(server, since, match, api_key)
+    recording.facts.update(told)
+    if save is not None:
+        save_recording(recording, save)
+    return recording
+
+
 def _read(files: list[str], told: dict[str, str], save: str | None) -> Recording:
     """Read files; what the user tells now goes before what the recording was told."""
     from kvdoctor.commands.output import print_note
@@ -145,7 +175,7 @@ def _read(files: list[str], told: dict[str, str], save: str | None) -> Recording
 
 def report(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="recordings or saved metrics; - is stdin")
+        list[str], typer.Argument(metavar="FILE...", help="recordings, saved metrics or logs; - is stdin")
     ],
     slow: Slow = None,
     slo: Slo = None,
