@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from kvdoctor import metrics as m
-from kvdoctor.hostcards import cards
+from kvdoctor.hostcards import cards, doubts
 from kvdoctor.hostseries import One, Series, series
 from kvdoctor.hostview import Disk, HostView, Interface, Quota, StackMix, Thread
 from kvdoctor.metrics import Quantity
@@ -77,7 +77,7 @@ def host_view(sources: Sequence[Source], start: float, end: float) -> HostView |
         retransmits=_retransmits(found),
         limit_hits=_rise(found, m.HOST_CGROUP_LIMIT_HITS),
         nodes=tuple(sorted({s.labels.get("node", "") for s in found.each(m.HOST_NODE)})),
-        gaps=_gaps(found),
+        gaps=(*_gaps(found), *doubts(found)),
     )
 
 

@@ -7,11 +7,14 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kvdoctor import metrics as m
 from kvdoctor.engines.host import ENGINE
 from kvdoctor.metrics import Quantity
 from kvdoctor.recording import Column, Source
 from kvdoctor.timeline import Timeline
 
+LOADED = 0.5
+"""Time occupancy of a reading from which clocks and links are judged: idle cards clock and train down."""
 SLACK = 1.5
 """Seconds by which host readings may lie outside the window: they fall on the same ticks, give or take one."""
 
@@ -82,6 +85,46 @@ class Series:
             for line in self.timelines
             for column in line.columns(quantity)
         ]
+
+
+class CardSeries:
+    """The series of one card, by quantity and label."""
+
+    def __init__(self, found: Series, index: str) -> None:
+        self._found, self._index = found, index
+        occupancy = self.one(m.GPU_OCCUPANCY)
+        values = occupancy.values() if occupancy else []
+        self.loaded = [i for i, value in enumerate(values) if value >= LOADED]
+
+    def all(self, quantity: Quantity) -> list[One]:
+        return [s for s in self._found.each(quantity) if s.labels.get("gpu") == self._index]
+
+    def one(self, quantity: Quantity, **labels: str) -> One | None:
+        wanted = labels.items()
+        return next((s for s in self.all(quantity) if wanted <= s.labels.items()), None)
+
+    def mean(self, quantity: Quantity) -> float | None:
+        found = self.one(quantity)
+        return found.mean() if found else None
+
+    def under_load(self, quantity: Quantity, **labels: str) -> list[float]:
+        """Return a gauge's numbers at the readings under load."""
+        found = self.one(quantity, **labels)
+        values = found.values() if found else []
+        return [values[i] for i in self.loaded if i < len(values) and not math.isnan(values[i])]
+
+    def clock(self, name: str) -> float | None:
+        """Return the mean clock over the highest one, under load."""
+        now, limit = self.under_load(m.GPU_CLOCK, clock=name), self.one(m.GPU_CLOCK_LIMIT, clock=name)
+        if not now or limit is None or not limit.last > 0:
+            return None
+        return sum(now) / len(now) / limit.last
+
+    def link(self, now: Quantity, *limits: Quantity) -> tuple[float, float] | None:
+        """Return the best value seen under load, and the most that any of the limits allows."""
+        seen = self.under_load(now)
+        allowed = [s.last for quantity in limits for s in self.all(quantity) if not math.isnan(s.last)]
+        return (max(seen), max(allowed)) if seen and allowed else None
 
 
 def series(sources: Sequence[Source], start: float, end: float) -> Series:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from kvdoctor.model import Gap
 from kvdoctor.stackclass import Doing
 
+LANE = 15.75e9 / 16
+"""Bytes per second of a PCIe lane of generation 3; each generation doubles it."""
 MIN_SAMPLES = 8
 """Stack samples of a thread from which its mix says something (rule 11)."""
 
@@ -110,8 +112,37 @@ class Foreign:
 
 
 @dataclass(frozen=True, slots=True)
+class Activity:
+    """What a card's profiling counters say: means over the window, each None where it is not told.
+
+    These are cycles and bytes that were really used, unlike time occupancy.
+    """
+
+    source: str
+    """Who told: `GPM` or `DCGM`."""
+    seconds: float
+    """How much of the window the means cover."""
+    dram: float | None = None
+    """Share of the cycles in which HBM moved data: of its theoretical peak, so a perfect read shows about 0.9."""
+    sm: float | None = None
+    """Share of the SMs' cycles with any warp resident."""
+    tensor: float | None = None
+    engine: float | None = None
+    """Share of time in which any kernel ran."""
+    warps: float | None = None
+    """Resident warps over the most there can be."""
+    pcie: float | None = None
+    """Bytes per second over PCIe in the busier direction."""
+    c2c: float | None = None
+    """The same over NVLink-C2C to a CPU."""
+    nvlink: float | None = None
+    switching: float | None = None
+    """Share of time in switches between contexts: above an idle card's level somebody else computes too."""
+
+
+@dataclass(frozen=True, slots=True)
 class CardView:
-    """One card in the window, as NVML tells."""
+    """One card, or one MIG instance of it, in the window, as NVML tells."""
 
     index: int
     name: str
@@ -138,6 +169,35 @@ class CardView:
     """(Xid, how many) in the window."""
     foreign: tuple[Foreign, ...]
     node: str | None
+    uuid: str = ""
+    instance: str = ""
+    """The number of a MIG instance; empty for a whole card."""
+    missing: str = ""
+    """Why the card stopped answering; empty while it answers."""
+    settings: tuple[str, ...] = ()
+    """`vgpu`, `passthrough`, `mig`, `wsl`, `confidential` or `c2c`, where it is so."""
+    peak: float | None = None
+    """Bytes per second of HBM, from its highest clock and the width of its bus."""
+    activity: Activity | None = None
+    link: float | None = None
+    """Bytes per second over PCIe, the busier direction, of whatever told it."""
+    link_source: str = ""
+    replays: float = 0.0
+    """PCIe packets sent again in the window."""
+    watts: float | None = None
+    """Mean power, from the energy drawn."""
+
+    @property
+    def title(self) -> str:
+        """What a report calls it."""
+        return f"GPU {self.index}" + (f" instance {self.instance}" if self.instance else "")
+
+    @property
+    def wire(self) -> float | None:
+        """Bytes per second of the PCIe link each way at the best seen under load, after line coding."""
+        if self.generation is None or self.width is None:
+            return None
+        return LANE * float(2.0 ** (self.generation[0] - 3)) * self.width[0]
 
 
 @dataclass(frozen=True, slots=True)

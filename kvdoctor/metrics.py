@@ -257,6 +257,7 @@ GPU_MISSING = _gauge("gpu_missing", "", "1 for a card that stopped answering, wi
 GPU_SETTING = _gauge("gpu_setting", "", "1 for each circumstance that decides what a card tells")
 GPU_BUS_WIDTH = _gauge("gpu_bus_width", "bits", "width of the memory's bus")
 GPU_ENERGY = _counter("gpu_energy", "joules", "energy drawn since the driver was loaded")
+GPU_C2C_LINKS = _gauge("gpu_c2c_links", "links", "links to a CPU on the same board")
 GPU_LINK_FAULTS = _counter("gpu_link_faults", "events", "PCIe errors by kind")
 GPU_PCIE_BYTES = _counter("gpu_pcie_bytes", "bytes", "PCIe traffic, where the counter cannot have wrapped")
 GPU_NVLINK_BYTES = _counter("gpu_nvlink_bytes", "bytes", "NVLink payload over all links of a card")

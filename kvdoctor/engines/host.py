@@ -63,6 +63,7 @@ _CARDS = {
     m.GPU_MEMORY: any_of("host_gpu_memory_bytes"),
     m.GPU_CLOCK: any_of("host_gpu_clock_hertz"),
     m.GPU_CLOCK_LIMIT: any_of("host_gpu_clock_limit_hertz"),
+    m.GPU_C2C_LINKS: any_of("host_gpu_c2c_links"),
     m.GPU_BUS_WIDTH: any_of("host_gpu_bus_bits"),
     m.GPU_ENERGY: any_of("host_gpu_energy_joules"),
     m.GPU_POWER: any_of("host_gpu_power_watts"),
