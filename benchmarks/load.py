@@ -16,6 +16,7 @@ import http.client
 import json
 import os
 import random
+import sys
 import threading
 import time
 from dataclasses import asdict
@@ -216,6 +217,8 @@ def main() -> None:
     threading.Thread(target=watch_self, args=(stop, stalls), daemon=True).start()
     try:
         drive(options, ledger)
+    except KeyboardInterrupt:
+        print("stopped; requests under way are not counted", file=sys.stderr)
     finally:
         stop.set()
         if out:

@@ -151,9 +151,13 @@ def queue_part(metric: dict[str, Any]) -> float | None:
 
 
 def compare(diagnosis: dict[str, Any], requests: tuple[Request, ...]) -> tuple[Check, ...]:
-    """Every check that the contract allows: both means, both sums, and the queue."""
+    """Every check that the contract allows, against the requests of the diagnosis' own window."""
     start = float(diagnosis["window"]["start"])
-    real = truth(requests, start, start + float(diagnosis["window"]["seconds"]))
+    return compare_with(diagnosis, truth(requests, start, start + float(diagnosis["window"]["seconds"])))
+
+
+def compare_with(diagnosis: dict[str, Any], real: Truth) -> tuple[Check, ...]:
+    """Both means, both sums, and the queue, against a truth that is already worked out."""
     return tuple(
         found
         for name, client in (("ttft", real.ttft), ("itl", real.itl))
