@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,7 +64,12 @@ def footprint(options: Options) -> Footprint:
 def run(options: Options, tell: Tell) -> dict[str, Any]:
     """Measure the way to the peer; KvdoctorError where it does not answer."""
     with _peer(options) as (host, port):
-        return _Client(host, port, options, tell).result()
+        try:
+            return _Client(host, port, options, tell).result()
+        except OSError as error:
+            raise KvdoctorError(
+                f"{host}:{port}: {error.strerror or error}", "is the peer still there?"
+            ) from error
 
 
 @contextmanager
@@ -172,18 +177,17 @@ class _Client:
 
     def _ping(self, size: int) -> Row:
         """Send single messages and wait for one byte back each."""
-        line = self._join()
-        line.say({"do": "answer", "message": size})
         data = os.urandom(size)
         times: list[float] = []
-        stop = time.monotonic() + PING_S
-        while len(times) < MOST_PINGS and (len(times) < 5 or time.monotonic() < stop):
-            begin = time.perf_counter_ns()
-            line.socket.sendall(data)
-            if not line.socket.recv(1):
-                raise KvdoctorError("the peer left in the middle", "start it again")
-            times.append((time.perf_counter_ns() - begin) / 1e9)
-        line.close()
+        with closing(self._join()) as line:
+            line.say({"do": "answer", "message": size})
+            stop = time.monotonic() + PING_S
+            while len(times) < MOST_PINGS and (len(times) < 5 or time.monotonic() < stop):
+                begin = time.perf_counter_ns()
+                line.socket.sendall(data)
+                if not line.socket.recv(1):
+                    raise KvdoctorError("the peer left in the middle", "start it again")
+                times.append((time.perf_counter_ns() - begin) / 1e9)
         rate = size / percentile(times, 0.5)
         about = {"streams": 1, "is": "one message there and one byte back"}
         return Row("message", size, rate, (rate,), tuple(times), direction="to peer", conditions=about)
@@ -199,19 +203,16 @@ class _Client:
 
     def _one(self, size: int, way: str) -> float:
         """Return the payload rate of one stream, as the receiver counted it."""
-        line = self._join()
-        if way == "to peer":
-            line.say({"do": "take", "message": size, "warm": WARM_S})
-            stream.send_for(line, size, self.options.seconds)
-            found = line.hear()
-        else:
-            line.say({"do": "give", "message": size, "seconds": self.options.seconds})
-            found = dict(stream.receive(line, WARM_S))
-        line.close()
+        with closing(self._join()) as line:
+            if way == "to peer":
+                line.say({"do": "take", "message": size, "warm": WARM_S})
+                stream.send_for(line, size, self.options.seconds)
+                found = line.hear()
+            else:
+                line.say({"do": "give", "message": size, "seconds": self.options.seconds})
+                found = dict(stream.receive(line, WARM_S))
         if not found["rate"] > 0:
-            raise KvdoctorError(
-                "nothing arrived after the warm-up", "the link is too slow for --seconds: give more"
-            )
+            raise KvdoctorError("nothing arrived after the warm-up", "the link is too slow for this probe")
         return float(found["rate"])
 
 

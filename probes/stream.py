@@ -84,17 +84,26 @@ def join(host: str, port: int, token: str) -> Line:
             f"{host}:{port} does not answer: {error.strerror or error}",
             f"start one there: kvdoctor probe network --serve --bind {host} --port {port}",
         ) from error
+    try:
+        _introduce(line, f"{host}:{port}", token)
+    except (KvdoctorError, OSError):
+        line.close()
+        raise
+    return line
+
+
+def _introduce(line: Line, where: str, token: str) -> None:
+    """Prove that we know the token."""
     hello = line.hear()
     if hello.get("hello") != GREETING:
         raise KvdoctorError(
-            f"{host}:{port} speaks another version of this protocol", "the same kvdoctor on both sides"
+            f"{where} speaks another version of this protocol", "the same kvdoctor on both sides"
         )
     line.say({"proof": proof(token, str(hello.get("nonce", "")))})
     if not line.hear().get("welcome"):
         raise KvdoctorError(
-            f"{host}:{port} does not take our token", "set KVDOCTOR_TOKEN to what the server was started with"
+            f"{where} does not take our token", "set KVDOCTOR_TOKEN to what the server was started with"
         )
-    return line
 
 
 def send_for(line: Line, message: int, seconds: float) -> int:

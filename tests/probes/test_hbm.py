@@ -1,0 +1,100 @@
+"""System memory measured for real, small; and what the probe calls it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvdoctor.errors import KvdoctorError, Unavailable
+from kvdoctor.probes import cuda, hbm, manners
+from kvdoctor.probes.hbm import Options
+from kvdoctor.probes.sysmem import TILE, Threads
+from kvdoctor.probes.timing import ImpossibleRate
+
+MIB = 2**20
+
+
+def quiet(doing, share):
+    """Say nothing."""
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(manners, "MARGIN", 0)
+    monkeypatch.setattr(manners, "last_level_cache", lambda root="/": MIB)
+    monkeypatch.setattr(hbm, "LEAST", TILE)
+
+
+def test_without_a_gpu_it_measures_system_memory_and_says_so(small):
+    found = hbm.run(Options(device="cpu"), quiet)
+    assert (found["measures"], found["device"]) == ("system memory", "CPU")
+    count = len(manners.processors())
+    assert {(row["op"], row["conditions"]["threads"]) for row in found["rows"]} == {
+        (op, threads) for op in ("read", "copy", "write") for threads in {1, count}
+    }
+    reads = [row["bytes_per_s"] for row in found["rows"] if row["op"] == "read"]
+    assert found["achieved_bytes_per_s"] == max(reads)
+
+
+def test_buffers_lie_beyond_the_last_level_cache(monkeypatch):
+    monkeypatch.setattr(manners, "last_level_cache", lambda root="/": 512 * MIB)
+    assert hbm.buffer_bytes(Options()) >= 4 * 512 * MIB
+
+
+def test_a_buffer_that_the_cache_holds_is_refused(monkeypatch):
+    monkeypatch.setattr(manners, "last_level_cache", lambda root="/": 512 * MIB)
+    monkeypatch.setattr(manners, "MARGIN", 0)
+    with pytest.raises(Unavailable, match="lie mostly in the caches"):
+        hbm.run(Options(size=TILE, device="cpu"), quiet)
+
+
+def test_a_rate_that_no_socket_has_is_an_internal_error(small, monkeypatch):
+    monkeypatch.setattr(hbm, "SOCKET_CEILING", 1e6)
+    with pytest.raises(ImpossibleRate, match="internal error"):
+        hbm.run(Options(device="cpu"), quiet)
+
+
+def test_too_little_memory_is_said(monkeypatch):
+    monkeypatch.setattr(manners, "available_memory", lambda root="/": 100 * MIB)
+    with pytest.raises(Unavailable, match=r"the memory probe needs .* 100 MiB are free"):
+        hbm.run(Options(device="cpu"), quiet)
+
+
+def test_a_gpu_that_is_asked_for_and_not_there_is_refused(monkeypatch):
+    monkeypatch.setattr(cuda, "missing", lambda: Unavailable("there is no GPU on this machine", "x"))
+    with pytest.raises(Unavailable, match="no GPU"):
+        hbm.run(Options(device="cuda"), quiet)
+
+
+def test_torch_without_cuda_is_a_clear_line(tmp_path):
+    pytest.importorskip("torch")
+    found = cuda.missing((str(tmp_path),))
+    if found is None:
+        pytest.skip("this torch has a GPU")
+    assert "cannot use a GPU here" in found.reason
+    assert "--python" in found.cure
+
+
+def test_no_torch_is_a_clear_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(cuda.importlib.util, "find_spec", lambda name: None)
+    found = cuda.missing((str(tmp_path),))
+    assert found is not None
+    assert "no torch" in found.reason
+
+
+def test_a_copy_that_arrives_changed_is_seen():
+    threads = Threads(manners.processors()[:1], TILE)
+    threads.copy()
+    threads.verify()
+    threads.write()
+    with pytest.raises(KvdoctorError, match="arrived changed"):
+        threads.verify()
+    threads.close()
+
+
+def test_reading_reads_every_byte():
+    threads = Threads(manners.processors()[:1], TILE)
+    threads.read()
+    threads._slices[0].source[TILE - 1] = 0
+    with pytest.raises(KvdoctorError, match="never written"):
+        threads.read()
+    threads.close()
