@@ -184,7 +184,8 @@ def _nothing(recording: Recording) -> Diagnosis:
         confidence_reasons=("nothing that an engine exports was read",),
         summary="I can't tell: no engine was recognised in what was read.",
         sentences={},
-        next_measurement="Point kvdoctor at the engine's own /metrics.",
+        next_measurement="Point kvdoctor at the engine's own /metrics: two scrapes of one process (equal "
+        "process_start_time_seconds) and the difference between them, with running requests and preemptions.",
         quantiles={},
         ledgers={},
         findings=(),

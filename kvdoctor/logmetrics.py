@@ -93,6 +93,9 @@ WALL = _same("log_wall", "seconds", "duration of a whole run")
 
 # Events, counted
 SWAPS = Quantity("log_swaps", Kind.COUNTER, "events", "preemptions that swap KV to CPU memory")
+REPROCESSED = Quantity(
+    "log_reprocessed", Kind.COUNTER, "events", "prompts computed anew although they matched"
+)
 NO_SPACE = Quantity("log_no_space", Kind.COUNTER, "events", "refusals for want of KV space")
 ERRORS = Quantity("log_errors", Kind.COUNTER, "events", "transfers and loads that failed")
 

@@ -95,6 +95,9 @@ class LogView:
         one = self.values(lm.DECODE_RATE)
         if one and min(one) > 0:
             return statistics.median(1 / rate for rate in one)
+        steps = self.values(lm.STEP)
+        if steps and not self.pairs:
+            return statistics.median(steps)
         made = sum(rate for _, rate in self.pairs)
         return sum(running for running, _ in self.pairs) / made if made else None
 
@@ -110,7 +113,7 @@ class LogView:
     def flowing(self) -> bool:
         """Say whether any token was computed."""
         rates = (lm.PROMPT_RATE, lm.GENERATION_RATE, lm.BATCH_NEW, lm.DECODE_RATE, lm.ITL)
-        return any(value > NOTHING for quantity in rates for value in self.values(quantity))
+        return bool(self.values(lm.STEP)) or any(v > NOTHING for q in rates for v in self.values(q))
 
     @property
     def prompt_step_tokens(self) -> float | None:

@@ -92,7 +92,8 @@ def next_measurement(case: Case, judgement: Judgement) -> str:
     """The one thing to measure or to tell that would decide most of what is open."""
     if case.traffic.lifetime:
         return (
-            "Take a second reading some 30 s later under load (kvdoctor record), so that rates can be told."
+            "Take a second reading of the same process some 30 s later under load (kvdoctor record), and the "
+            "difference: process_start_time_seconds must be equal in both; with running requests and preemptions."
         )
     if judgement.state is State.IDLE:
         return "Run again while the service is under its usual load."

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import BinaryIO
 
 from kvdoctor import __version__
 from kvdoctor import logmetrics as lm
@@ -13,6 +15,7 @@ from kvdoctor.frames import VERSION
 from kvdoctor.metrics import Kind
 from kvdoctor.model import Cost, Gap
 from kvdoctor.readers.logs import LINES
+from kvdoctor.readers.logs.iterations import MAX_TEXT, is_iterations, iteration_lines
 from kvdoctor.readers.logs.parse import Statement, parse
 from kvdoctor.readers.logs.scan import KEPT, Scan, scan
 from kvdoctor.readers.opened import Opened
@@ -72,7 +75,11 @@ class Logs:
 
     def add(self, file: Opened) -> bool:
         """Take in a log; False when no line in it is known."""
-        found = scan(file.stream, LINES)
+        head = file.stream.peek(1)
+        stream: BinaryIO = file.stream
+        if is_iterations(head):
+            stream = io.BytesIO(iteration_lines(file.stream.read(MAX_TEXT)))
+        found = scan(stream, LINES)
         statements = [s for hit in found.hits if (s := parse(hit, file.modified)) is not None]
         if not statements:
             return False

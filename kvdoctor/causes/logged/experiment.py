@@ -36,19 +36,18 @@ _HIT = re.compile(r"\bhit\b|\bwarm\b|\bcached\b|from (the )?(cache|cpu|disk|ssd)
 _SIDES = re.compile(
     r"\b(on|off|with|without|no|enabled?|disabled?|default|baseline|before|the|and|new|old|vs)\b|\bk \d+\b"
 )
-_FEATURES: tuple[tuple[str, Bound, str | None], ...] = (
-    (r"tokeniz", Bound.HOST, "tokenizer"),
-    (
-        r"overlap schedul|async schedul|scheduler|api server|\bgil\b|numa|\bcpus?\b|threads",
-        Bound.HOST,
-        "scheduler",
-    ),
-    (r"cuda graph|enforce eager|eager", Bound.HOST, "launch_bound"),
-    (r"rdma|\bib\b|infiniband|nvlink|\btcp\b|nccl|\bp2p\b|\bucx", Bound.NETWORK, "used_badly"),
-    (_TIER.pattern, Bound.OFFLOAD, "slow_tier"),
-    (r"chunk|batched tokens|prefill", Bound.COMPUTE, "interference"),
-    (r"\bmtp\b|speculat|draft|eagle", Bound.COMPUTE, "speculation"),
-)
+_FEATURES: tuple[tuple[str, Bound, str | None, bool], ...] = (
+    (r"tokeniz", Bound.HOST, "tokenizer", True),
+    (r"overlap schedul|async schedul|scheduler|api server|\bgil\b|numa|\bcpus?\b|threads", Bound.HOST, "scheduler",
+     False),
+    (r"cuda graph|eager", Bound.HOST, "launch_bound", False),
+    (r"rdma|\bib\b|infiniband|nvlink|\btcp\b|nccl|\bp2p\b|\bucx", Bound.NETWORK, "used_badly", False),
+    (_TIER.pattern, Bound.OFFLOAD, "slow_tier", True),
+    (r"chunk|batched tokens|prefill", Bound.COMPUTE, "interference", False),
+    (r"\bmtp\b|speculat|draft|eagle", Bound.COMPUTE, "speculation", True),
+)  # fmt: skip
+"""What runs may differ in, which bound it speaks for, and whether it does so only where it makes things worse."""
+_NEGATED = re.compile(r"\b(without|no|off|disabled?|skip|bypass|not)\b")
 _TIMES: tuple[Quantity, ...] = (lm.TTFT, lm.ITL, lm.WALL, lm.REQUEST_TIME)
 _RATES: tuple[Quantity, ...] = (lm.DECODE_RATE, lm.GENERATION_RATE)
 _UNDO = "change that one thing back, or keep it only where it helps"
@@ -92,19 +91,31 @@ def _pairs(view: LogView, quantities: Iterable[Quantity]) -> Iterable[tuple[Quan
                 yield quantity, a, b
 
 
-def _feature(a: Said, b: Said) -> tuple[Bound, str | None, str] | None:
-    """Name the one feature that two names differ in; None where they differ in something else too."""
-    differ = _tokens(a) ^ _tokens(b)
+def _feature(worse: Said, better: Said) -> tuple[Bound, str | None, str] | None:
+    """Name the one feature that two names differ in and that costs; None where they differ in something else too."""
+    differ = _tokens(worse) ^ _tokens(better)
     if any(token.isdigit() for token in differ):
         return None
-    words = " ".join(w for s in (a, b) for w in _words(s).split() if w in differ)
-    either = _SIDES.search(words) and f"{_words(a)} {_words(b)}"
-    for pattern, bound, subclass in _FEATURES:
-        if re.search(pattern, words) or (
-            either and not _SIDES.sub("", words).strip() and re.search(pattern, either)
-        ):
+    words = " ".join(w for s in (worse, better) for w in _words(s).split() if w in differ)
+    bare = not _SIDES.sub("", words).strip()
+    text = _words(worse) if bare else words
+    for pattern, bound, subclass, costs in _FEATURES:
+        if re.search(pattern, text) and (not costs or _has(worse, better, pattern)):
             return bound, subclass, words
     return None
+
+
+def _has(worse: Said, better: Said, pattern: str) -> bool:
+    """Say whether the worse side is the one with the feature: it names it, or the better one negates it."""
+    if _NEGATED.search(_words(worse)) and not _NEGATED.search(_words(better)):
+        return False
+    named = bool(re.search(pattern, _words(worse)))
+    return named or bool(re.search(pattern, _words(better)) and _NEGATED.search(_words(better)))
+
+
+def _ordered(quantity: Quantity, a: Said, b: Said) -> tuple[Said, Said]:
+    """Return the worse and the better of two figures."""
+    return (b, a) if (a.value < b.value) == (quantity in _TIMES) else (a, b)
 
 
 def one_thing_changed(view: LogView) -> Opinion | None:
@@ -151,24 +162,23 @@ def _toggles_caching(a: Said, b: Said) -> bool:
     )
 
 
+_ROUTED = re.compile(r"rout|round robin|load balanc|sticky|affinity")
+
+
 def hit_rate_fell(view: LogView) -> Opinion | None:
     """The hit rate is much lower with one thing changed."""
     for _, a, b in _pairs(view, (m.HITS_RATE_GAUGE,)):
         differ = _tokens(a) ^ _tokens(b)
-        if abs(a.value - b.value) >= HIT_DROP and differ & {
-            "with",
-            "without",
-            "on",
-            "off",
-            "enabled",
-            "disabled",
-        }:
+        routed = bool(_ROUTED.search(" ".join(differ)))
+        changed = routed or differ & {"with", "without", "on", "off", "enabled", "disabled"}
+        if abs(a.value - b.value) >= HIT_DROP and changed:
             high, low = max(a.value, b.value), min(a.value, b.value)
             why = f"With one thing changed, the hit rate is {percent(low)} in place of {percent(high)}."
             evidence = (
                 view.evidence("hit rate", low, "ratio", threshold=high - HIT_DROP, of=(m.HITS_RATE_GAUGE,)),
             )
-            return likely(Bound.HIT_RATE, "fell", why, Grade.PROVEN, evidence, do=_UNDO, metric=Metric.TTFT)
+            name = "routing" if routed else "fell"
+            return likely(Bound.HIT_RATE, name, why, Grade.PROVEN, evidence, do=_UNDO, metric=Metric.TTFT)
     return None
 
 

@@ -20,11 +20,13 @@ from kvdoctor.causes.logged.opinion import (
 )
 from kvdoctor.logview import LogView, Said
 from kvdoctor.model import Bound, Evidence, Gap, Metric
-from kvdoctor.units import count, percent
+from kvdoctor.units import count, duration, percent
 from kvdoctor.waiting import FULL
 
 FELL_BY, FELL_TO = 0.2, 0.7
 """Drop of the hit rate, absolute and over before, that counts as a fall (hit_rate)."""
+COURSE = 6
+"""Lines from which a hit rate has a course; a report states its beginning and its end."""
 LOW = 0.5
 """Hit rate below which prompts that could share more are worth a look."""
 RISE = 1.2
@@ -50,16 +52,20 @@ def prefill_share(view: LogView) -> float | None:
 
 def _rates(view: LogView) -> list[Said]:
     """Hit rates that the engine told while tokens flowed: one over its last requests only moves with them."""
-    flowing = {s.at for s in view.of(lm.PROMPT_RATE) if s.value > 0} or {s.at for s in view.of(m.RUNNING)}
-    return [s for s in view.of(m.HITS_RATE_GAUGE) if s.labels.get("by") != "client" and s.at in flowing]
+    told = [s for s in view.of(m.HITS_RATE_GAUGE) if s.labels.get("by") != "client"]
+    flowing = {s.at for s in view.of(lm.PROMPT_RATE) if s.value > 0}
+    return [s for s in told if s.at in flowing or "row" in s.labels or not flowing]
 
 
 def _fell(view: LogView) -> Opinion | None:
-    rates = [s.value for s in _rates(view)]
-    if len(rates) < 6:
+    said = _rates(view)
+    rates = [s.value for s in said]
+    told = len({s.labels.get("row") for s in said}) == 1 and "row" in said[0].labels if said else False
+    if len(rates) < (2 if told else COURSE):
         return None
-    third = len(rates) // 3
-    before, now = max(statistics.fmean(rates[:third]), statistics.fmean(rates[third:-third])), rates[-1]
+    third = max(1, len(rates) // 3)
+    middle = rates[third:-third] or rates[:third]
+    before, now = max(statistics.fmean(rates[:third]), statistics.fmean(middle)), rates[-1]
     evidence = (
         view.evidence(
             "hit rate at the end", now, "ratio", threshold=FELL_TO * before, of=(m.HITS_RATE_GAUGE,)
@@ -125,6 +131,15 @@ NO_HITS = 0.05
 """Hit rate under which a prefix that is known to be shared is not found."""
 
 
+def _plain_rate(view: LogView) -> float | None:
+    """Return a hit rate that was stated, but for SGLang's gauge: that is the last batch's, and 0 between batches."""
+    gauge = [s.value for s in view.of(m.HITS_RATE_GAUGE) if "sglang:" not in s.labels.get("as", "")]
+    cached, whole = view.last(lm.BATCH_CACHED), view.last(lm.PROMPT_TOKENS)
+    if not gauge and cached is not None and whole:
+        return cached / whole
+    return gauge[-1] if gauge else None
+
+
 def _known_to_share(view: LogView) -> Opinion | None:
     """Prompts are known to share a prefix, and the cache finds none of it: evidence from prompts (rule 8)."""
     shared, queries, hits = view.last(lm.SHARED_PREFIX), view.last(lm.QUERIES), view.last(lm.HITS)
@@ -148,6 +163,19 @@ def _known_to_share(view: LogView) -> Opinion | None:
     return likely(Bound.HIT_RATE, None, why, Grade.MEASURED, evidence, do=do, metric=Metric.TTFT)
 
 
+def _reprocessed(view: LogView) -> Opinion | None:
+    """The engine found a match and computed all of it anew: its cache cannot be rolled back to that place."""
+    times = len(view.of(lm.REPROCESSED))
+    if not times:
+        return None
+    evidence = (view.evidence("prompts computed anew although they matched", times, of=(lm.REPROCESSED,)),)
+    why = f"{count(times)} prompts that matched were computed anew in full: the cache cannot go back to the match."
+    do = "keep the whole cache (llama.cpp: --swa-full), or checkpoints of it, or a model without such layers"
+    return likely(
+        Bound.HIT_RATE, "promised_not_delivered", why, Grade.PROVEN, evidence, do=do, metric=Metric.TTFT
+    )
+
+
 def _keys_differ(view: LogView) -> Opinion | None:
     """Equal tokens get unequal keys: what one process stores, no other finds."""
     if not view.of(lm.KEYS_DIFFER):
@@ -160,7 +188,7 @@ def _keys_differ(view: LogView) -> Opinion | None:
 
 def hit_rate(view: LogView) -> tuple[Opinion, ...]:
     """Name lost reuse only with proof; a low rate alone is a question (rule 8)."""
-    asked = (_keys_differ, _too_short, _common, _known_to_share, _disabled, _fell)
+    asked = (_keys_differ, _reprocessed, _too_short, _common, _known_to_share, _disabled, _fell)
     for opinion in (ask(view) for ask in asked):
         if opinion is not None:
             return (opinion,)
@@ -205,6 +233,9 @@ def compute(view: LogView) -> tuple[Opinion, ...]:
     if tokens is not None and prompt is not None and tokens >= RIDGE_TOKENS and prompt >= MAIN * tokens:
         why = f"A mean step carries {count(tokens)} tokens, most of them of prompts: prefill sets its pace."
         return (likely(Bound.COMPUTE, "prefill", why, Grade.MEASURED, evidence, do=_CHUNK),)
+    slow = _long_prefill(view, evidence)
+    if slow is not None:
+        return (slow,)
     accepted = view.mean(lm.ACCEPT_LENGTH)
     if accepted is not None and accepted < RISE:
         why = f"A speculative step gives {accepted:.2f} tokens: the draft hardly pays."
@@ -213,6 +244,25 @@ def compute(view: LogView) -> tuple[Opinion, ...]:
         cure = "read prompt and output tokens, and the steps, of /metrics"
         return (no_data(Bound.COMPUTE, "how full the steps are was not told", cure),)
     return (ruled_out(Bound.COMPUTE, "Steps carry few prompt tokens.", evidence),)
+
+
+LONG = 2.0
+"""Seconds of prefill from which TTFT misses the usual objective by prefill alone."""
+
+
+def _long_prefill(view: LogView, evidence: tuple[Evidence, ...]) -> Opinion | None:
+    """Requests' own lines put most of their time, and a whole objective, into computing the prompt."""
+    took, rest = view.values(lm.PREFILL_TIME), view.mean(lm.DECODE_TIME) or 0.0
+    prompt, rate, ttft = view.last(lm.PROMPT_TOKENS), view.mean(lm.PREFILL_RATE), view.last(lm.TTFT)
+    seconds = statistics.fmean(took) if took else prompt / rate if prompt and rate and ttft else None
+    if seconds is None or seconds < max(LONG, MAIN * (ttft if ttft is not None else seconds + rest)):
+        return None
+    more = (view.evidence("prefill of a request", seconds, "seconds", threshold=LONG,
+                          of=(lm.PREFILL_TIME, lm.PREFILL_RATE, lm.PROMPT_TOKENS)),)  # fmt: skip
+    why = f"Computing the prompt takes {duration(seconds)}, most of what a request waits for."
+    return likely(
+        Bound.COMPUTE, "prefill", why, Grade.INFERRED, evidence + more, do=_CHUNK, metric=Metric.TTFT
+    )
 
 
 def _thirds(view: LogView) -> float | None:

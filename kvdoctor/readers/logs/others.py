@@ -35,6 +35,11 @@ TENSORRT = (
             number(m.RUNNING, rb'"numActiveRequests": ?'),
             number(m.WAITING, rb'"numQueuedRequests": ?'),
             number(m.SWAPPED, rb'"numPausedRequests": ?'),
+            number(m.KV_CACHE_USAGE, rb'"usedShare": ?'),
+            number(m.HITS_RATE_GAUGE, rb'"cacheHitRate": ?'),
+            number(lm.BATCH_NEW, rb'"numCtxTokens": ?'),
+            number(lm.MAX_RUNNING, rb'"maxNumActiveRequests": ?'),
+            number(lm.BLOCK, rb'"tokensPerBlock": ?'),
         ),
     ),
     Line(
@@ -65,6 +70,7 @@ LLAMA = (
     ),
     Line("llama.cpp", b"selected slot by", (number(lm.COMMON_SHARE, rb"(?:sim_best|similarity)[=:]? ?"),)),
     Line("llama.cpp", b"new prompt, n_ctx_slot", (number(lm.PROMPT_TOKENS, rb"task.n_tokens = "),)),
+    Line("llama.cpp", b"forcing full prompt re-processing", (event(lm.REPROCESSED),)),
     Line("llama.cpp", b" space in the KV cache", (event(lm.NO_SPACE),), needs=b"find"),
 )
 
