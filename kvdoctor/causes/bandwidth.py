@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
+from kvdoctor.causes import hbmcounters
 from kvdoctor.ledger import IMPOSSIBLE, KV_READS, WEIGHTS
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
 from kvdoctor.units import duration, rate_bytes
@@ -90,10 +91,20 @@ def _counted(case: Case) -> Finding | None:
 
 
 def check(case: Case) -> tuple[Finding, ...]:
-    """Hold the bytes of a steady step against the ceiling; likely only by the lower count of the bytes."""
-    step, reads, ceiling = steady_step(case), read_range(case), case.machine.bandwidth
-    if not step or case.itl is None or reads is None or ceiling is None:
-        return (_counted(case) or _no_data(case),)
+    """Hold the bytes of a steady step against the ceiling, and the answer against the cards' own counters."""
+    step, reads = steady_step(case), read_range(case)
+    if not step or case.itl is None or reads is None or case.machine.bandwidth is None:
+        counted = hbmcounters.confirm(case, _no_data(case), None)
+        return (counted if counted.verdict is not Verdict.NO_DATA else _counted(case) or counted,)
+    low, high = (reads[0] + reads[2]) / case.itl.seconds, (reads[1] + reads[3]) / case.itl.seconds
+    return tuple(hbmcounters.confirm(case, found, (low, high)) for found in _modelled(case, step, reads))
+
+
+def _modelled(case: Case, step: float, reads: tuple[float, float, float, float]) -> tuple[Finding, ...]:
+    """Judge by the model alone: likely only by the lower count of the bytes."""
+    ceiling = case.machine.bandwidth
+    if case.itl is None or ceiling is None:
+        return (_no_data(case),)
     weights_low, weights_high, kv_low, kv_high = reads
     low, high = (weights_low + kv_low) / step, (weights_high + kv_high) / step
     subclass = "weights" if weights_low >= kv_low else "kv_reads"

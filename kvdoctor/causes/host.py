@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
-from kvdoctor.causes import hostcpu, hoststacks
+from kvdoctor.causes import hostcounters, hostcpu, hoststacks
 from kvdoctor.causes.common import NO_TIER
 from kvdoctor.ledger import FRONTEND, STEP_UNDER_WAY, UNEXPLAINED
 from kvdoctor.model import Bound, Finding, Gap, Metric, Verdict
@@ -85,11 +85,11 @@ def kv_lookup(case: Case) -> Finding:
 def check(case: Case) -> tuple[Finding, ...]:
     """Ask for the front end, the step and the look-ups; with a host in view, its stacks and CPUs too."""
     if case.host is None:
-        return (front_end(case), step(case), kv_lookup(case))
+        return (front_end(case), hostcounters.judge(case, step(case)), kv_lookup(case))
     cpus = (hostcpu.cpu_throttled(case), hostcpu.contended(case))
     return (
         hoststacks.front(case, front_end(case)),
-        hoststacks.loop(case, step(case)),
+        hostcounters.judge(case, hoststacks.loop(case, step(case))),
         kv_lookup(case),
         *(finding for finding in cpus if finding is not None),
     )
