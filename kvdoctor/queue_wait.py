@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from kvdoctor.model import Basis
 from kvdoctor.traffic import Traffic
 
+FROM_ELSEWHERE = 0.9
+"""Share of the prompt tokens that must come from another instance before a queue without any other reason is
+taken to be the wait for them: the decode side of a pair gets all but the last block."""
 DRIFT = 0.1
 """Share of TTFT that queue and prefill histograms must leave before they are taken to be of other requests."""
 
@@ -55,9 +58,21 @@ def _drifted(traffic: Traffic, finished: float) -> Wait | None:
     return Wait(max(finished, min(little, left)), Basis.RESIDUAL, note)
 
 
-def kv_wait(traffic: Traffic, queue: float, transfer_seconds: float | None) -> float:
-    """Seconds a request waits for its KV, inside its queue time: deferred by Little, or the transfers' own."""
-    deferred = 0.0
-    if traffic.deferred is not None and traffic.first_tokens and traffic.seconds > 0:
-        deferred = traffic.deferred.mean * traffic.seconds / traffic.first_tokens
-    return min(queue, max(deferred, transfer_seconds or 0.0))
+def kv_wait(traffic: Traffic, queue: float, transfer_seconds: float | None) -> Wait:
+    """How long a request waits for its KV, inside its queue time: deferred by Little, or the transfers' own.
+
+    Where prompts come from elsewhere almost whole and no reading shows anybody waiting for another reason, all
+    of the queue is that wait: a short one falls between the readings of a gauge.
+    """
+    deferred = other = 0.0
+    if traffic.first_tokens and traffic.seconds > 0:
+        each = traffic.seconds / traffic.first_tokens
+        deferred = traffic.deferred.mean * each if traffic.deferred is not None else 0.0
+        other = max(0.0, traffic.waiting.mean * each - deferred) if traffic.waiting is not None else queue
+    seen = min(queue, max(deferred, transfer_seconds or 0.0))
+    outside = (traffic.external_delivered or 0.0) >= FROM_ELSEWHERE * traffic.prompt_tokens > 0
+    if outside and transfer_seconds and other < DRIFT * queue:
+        return Wait(
+            queue, Basis.RESIDUAL, "all of the queue: the prompts come from elsewhere, none waits otherwise"
+        )
+    return Wait(seen, Basis.MEASURED, "inside the queue time")

@@ -94,6 +94,12 @@ class Traffic:
         return self.computed / (self.computed + self.generated)
 
     @property
+    def together(self) -> bool:
+        """Say whether requests were ever seen side by side: one alone never meets a step under way."""
+        peaks = [g.peak for g in (self.running, self.waiting) if g is not None]
+        return not peaks or sum(peaks) > 1
+
+    @property
     def outputs_per_request(self) -> float | None:
         """Mean output tokens of a request: generated over begun, which agree while the load is steady."""
         of = self.finished if self.at_finish else self.first_tokens

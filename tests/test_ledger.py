@@ -14,6 +14,7 @@ from kvdoctor import ledger
 from kvdoctor.histogram import Histogram
 from kvdoctor.machine import Machine, machine
 from kvdoctor.model import Basis, Ledger, Metric
+from kvdoctor.queue_wait import kv_wait
 from kvdoctor.traffic import COHORT_REQUESTS, Traffic
 
 INF = math.inf
@@ -149,8 +150,36 @@ def test_the_rest_is_the_front_ends_only_where_the_cohorts_are_the_same(e2e, pre
 
 
 def test_a_request_waits_for_the_step_under_way_inside_the_front_end():
-    (part,) = (p for p in ttft(ttft_mean=0.1).parts if p.name == "step_under_way")
-    assert (part.parent, part.seconds, part.basis) == ("frontend", 0.008, Basis.UPPER_BOUND)
+    (part,) = (
+        p for p in ttft(ttft_mean=0.1, prefill_mean=0.02, running=4).parts if p.name == "step_under_way"
+    )
+    assert (part.parent, part.seconds, part.basis) == ("frontend", pytest.approx(0.02), Basis.UPPER_BOUND)
+
+
+@pytest.mark.parametrize(
+    ("external", "waiting", "seconds"),
+    [
+        pytest.param(0.91, 0, 0.5, id="from elsewhere, and nobody waits otherwise"),
+        pytest.param(0.89, 0, 0.05, id="a tenth is computed here"),
+        pytest.param(0.91, 1, 0.05, id="somebody waits for another reason"),
+    ],
+)
+def test_a_queue_without_another_reason_is_the_wait_for_kv_that_comes_from_elsewhere(
+    external, waiting, seconds
+):
+    prompts = 200 * 500
+    numbers = {
+        "external": external * prompts,
+        "external_hits": external * prompts,
+        "hits": 0,
+        "waiting": waiting,
+    }
+    seen = case(ttft_mean=0.6, queue_mean=0.5, prefill_mean=0.05, **numbers).traffic
+    assert kv_wait(seen, 0.5, 0.05).seconds == pytest.approx(seconds)
+
+
+def test_a_request_that_is_alone_meets_no_step_under_way():
+    assert ttft(ttft_mean=0.1, prefill_mean=0.02, running=1, waiting=0).part("step_under_way") == 0
 
 
 @pytest.mark.parametrize(
