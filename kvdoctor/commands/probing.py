@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import os
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from kvdoctor.probes.footprint import Footprint
 from kvdoctor.units import duration, gib
 
 SCHEMA = 1
+WIDTH = 79
 SLACK = 2.0
 """The time limit over the seconds that a probe says it takes: a busy machine is slower."""
 
@@ -48,17 +50,18 @@ def footprint(asked: Asked) -> Footprint:
 
 
 def cost_line(name: str, cost: Footprint) -> str:
-    """Say what a probe takes at most, in one line."""
+    """Say what a probe takes at most."""
     parts = [f"up to {duration(cost.seconds)}"]
     for size, what in (
         (cost.host_bytes, "of memory"),
-        (cost.device_bytes if cost.device_bytes else 0, "of a GPU where there is one"),
+        (cost.device_bytes, "of a GPU where there is one"),
         (cost.disk_bytes, "on disk"),
         (cost.moved_bytes, "moved at most"),
     ):
         if size:
             parts.append(f"{gib(size)} {what}")
-    return f"{name}: {', '.join(parts)}" + (f"; loads {cost.loads}" if cost.loads else "")
+    text = f"{name}: {', '.join(parts)}" + (f"; loads {cost.loads}" if cost.loads else "")
+    return textwrap.fill(text, WIDTH, subsequent_indent="    ", break_long_words=False)
 
 
 def run_all(plan: Sequence[Asked]) -> Iterator[dict[str, Any]]:

@@ -32,8 +32,13 @@ def _paragraph(result: Mapping[str, Any]) -> list[str]:
 
 
 def _rows(result: Mapping[str, Any]) -> list[str]:
-    """One line a row: what, rate, spread of the repeats, latency of single blocks."""
-    return [_row(row) for row in result["rows"]]
+    """One line a row: what, rate, spread of the repeats, latency of single blocks; a second where it went elsewhere."""
+    lines, usual = [], result.get("conditions", {}).get("path")
+    for row in result["rows"]:
+        lines.append(_row(row))
+        path = row["conditions"].get("path", usual)
+        lines += [f"    ({path})"] if path != usual else []
+    return lines
 
 
 def _row(row: Mapping[str, Any]) -> str:
@@ -46,7 +51,7 @@ def _row(row: Mapping[str, Any]) -> str:
     for key, noun in (("threads", "thread"), ("streams", "stream")):
         if key in about:
             words.append(counted(about[key], noun))
-    text = f"  {', '.join(words):<46} {rate_bytes(row['bytes_per_s']):>10}"
+    text = f"  {', '.join(words):<40} {rate_bytes(row['bytes_per_s']):>10}"
     found = row.get("latency_seconds")
     if found:
         text += f"  p50 {duration(found['p50'])}, p99 {duration(found['p99'])}"

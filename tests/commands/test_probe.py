@@ -1,0 +1,169 @@
+"""`kvdoctor probe` as a user runs it: cost first, one JSON line a probe, refusals with their cure, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+from program import Program
+
+from kvdoctor.commands import fartier, probe
+from kvdoctor.errors import Misuse
+
+ROW_KEYS = {"op", "block_bytes", "bytes_per_s", "latency_seconds", "repeats", "conditions"}
+
+
+@pytest.fixture
+def program(tmp_path):
+    return Program(tmp_path)
+
+
+def test_without_a_probe_the_cost_of_each_is_listed_and_nothing_is_measured(program):
+    ran = program.run("probe")
+    assert ran.code == 0
+    for name in ("hbm", "pcie", "nvme", "network", "request"):
+        assert re.search(rf"^{name}: up to ", ran.out, flags=re.MULTILINE)
+    assert "Nothing was measured" in ran.out
+
+
+def test_a_disk_is_measured_and_nothing_stays(program, tmp_path):
+    ran = program.run("probe", "nvme", "--path", ".", "--size", "64MiB", "--block", "64KiB", "--json")
+    assert ran.code == 0, ran.err
+    assert ran.err.startswith("nvme: up to ")
+    (found,) = [json.loads(line) for line in ran.out.splitlines()]
+    assert (found["schema_version"], found["probe"]) == (1, "nvme")
+    assert all(set(row) >= ROW_KEYS for row in found["rows"])
+    assert {row["block_bytes"] for row in found["rows"]} == {65536, 2**20}
+    assert found["footprint"]["disk_bytes"] == 64 * 2**20
+    assert {p.name for p in tmp_path.iterdir()} <= {"home", "state"}
+
+
+def test_a_refusal_is_a_line_with_its_cure_and_exit_code_1(program):
+    ran = program.run("probe", "nvme", "--path", "/nowhere")
+    assert ran.code == 1
+    assert ran.out.splitlines() == [
+        "nvme refused: /nowhere is not a folder",
+        "  -> --path of a folder on the disk in question",
+    ]
+
+
+def test_a_folder_where_nothing_can_be_made_is_a_clear_line(program):
+    ran = program.run("probe", "nvme", "--path", "/proc", "--json")
+    assert ran.code == 1
+    assert json.loads(ran.out)["refused"]["reason"]
+
+
+@pytest.mark.skipif(os.path.exists("/dev/nvidiactl"), reason="a GPU is here")
+def test_without_a_gpu_pcie_is_refused_in_a_sentence(program):
+    ran = program.run("probe", "pcie", "--json")
+    assert ran.code == 1
+    reason = json.loads(ran.out)["refused"]["reason"]
+    assert "no GPU" in reason or "no torch" in reason
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["hbn"], "there is no probe 'hbn'"),
+        (["request"], "request sends a real prompt to a service"),
+        (["network", "--peer", "host"], "--peer host is no HOST:PORT"),
+        (["hbm", "--serve"], "--serve is the network probe's"),
+    ],
+)
+def test_what_cannot_be_meant_is_exit_code_2(program, words, text):
+    ran = program.run("probe", *words)
+    assert ran.code == 2
+    assert text in ran.err
+
+
+def test_a_python_that_is_none_is_a_clear_line(program):
+    ran = program.run("probe", "hbm", "--python", "/nowhere/python")
+    assert ran.code == 1
+    assert "hbm failed: /nowhere/python is no program that we may run" in ran.out
+
+
+def test_out_of_time_is_a_clear_line(program):
+    ran = program.run("probe", "network", "--seconds", "0.5")
+    assert ran.code == 1
+    assert "network failed: the probe did not end within" in ran.out
+
+
+def test_a_file_of_somebody_else_is_not_written_over(program, tmp_path):
+    (tmp_path / "mine.txt").write_text("precious")
+    ran = program.run("probe", "nvme", "--path", "/nowhere", "--json", "mine.txt")
+    assert ran.code == 1
+    assert (tmp_path / "mine.txt").read_text() == "precious"
+
+
+def test_both_ends_by_hand(program):
+    peer = program.start("probe", "network", "--serve", "--seconds", "50", stderr=subprocess.PIPE)
+    assert peer.stderr is not None
+    address = re.search(rb"this machine only at (\S+) for", peer.stderr.readline())
+    assert address
+    ran = program.run("probe", "network", "--peer", address[1].decode(), "--streams", "2", "--json")
+    peer.send_signal(signal.SIGINT)
+    peer.communicate(timeout=60)
+    assert ran.code == 0, ran.out
+    assert json.loads(ran.out)["device"] == address[1].decode()
+
+
+def test_others_are_not_served_without_a_token(program):
+    ran = program.run("probe", "network", "--serve", "--bind", "0.0.0.0")
+    assert ran.code == 1
+    assert "no token keeps them out" in ran.err
+
+
+def test_all_is_everything_but_what_is_asked_for_by_name():
+    names = probe._names(["all"])
+    assert {"hbm", "pcie", "nvme", "network"} <= set(names)
+    assert "request" not in names
+    assert probe._names(["nvme", "all", "nvme"])[0] == "nvme"
+
+
+def test_a_probe_that_does_not_exist_is_named_with_those_that_do():
+    with pytest.raises(Misuse) as caught:
+        probe._names(["disk"])
+    assert "nvme" in caught.value.hint
+
+
+NVME = {
+    "probe": "nvme",
+    "conditions": {"file_system": "ext4"},
+    "rows": [
+        {
+            "op": "random read",
+            "block_bytes": 2**20,
+            "queue_depth": 1,
+            "bytes_per_s": 1.31072e9,
+            "latency_seconds": {"p50": 1e-3, "p99": 1e-2},
+        }
+    ],
+}
+
+
+def test_the_table_sets_each_fetch_against_computing_it():
+    """Llama-3.1-8B stores 131,072 bytes a token: 1,024 of them at 1.31 GB/s take 102.4 ms, and one to begin."""
+    found = fartier.table([NVME], "Llama-3.1-8B", "H100", 1)
+    assert found["conditions"]["kv_bytes_per_token"] == 131072
+    rows = {row["tokens"]: row for row in found["rows"]}
+    assert sorted(rows) == [1024, 8192, 32768, 131072]
+    assert rows[1024]["fetch_seconds"] == pytest.approx(0.1034)
+    assert 0.01 < rows[1024]["recompute_seconds"] < 0.1
+    assert rows[1024]["break_even_tokens"] is None or rows[1024]["break_even_tokens"] > 1024
+
+
+def test_without_a_card_only_the_fetch_is_known():
+    if os.path.exists("/dev/nvidiactl"):
+        pytest.skip("the card of this machine is known")
+    row = fartier.table([NVME], "Llama-3.1-8B", None, 1)["rows"][0]
+    assert row["recompute_seconds"] is None
+    assert row["fetch_seconds"] == pytest.approx(0.1034)
+
+
+def test_without_a_tier_there_is_no_table():
+    found = fartier.table([{"probe": "nvme", "refused": {}}], "Llama-3.1-8B", "H100", 1)
+    assert found["refused"]["reason"] == "no tier was measured"
