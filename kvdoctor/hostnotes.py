@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvdoctor.hostview import HostView
+from kvdoctor.hostview import CardView, HostView
 from kvdoctor.stackclass import Doing
 from kvdoctor.units import percent, rate_bytes
 
@@ -52,14 +52,46 @@ def _cards(view: HostView) -> list[str]:
     for card in view.cards:
         if card.occupancy is not None:
             lines.append(
-                f"GPU {card.index} ({card.name}): some kernel ran {percent(card.occupancy)} of the time "
+                f"{card.title} ({card.name}): some kernel ran {percent(card.occupancy)} of the time "
                 "(time occupancy, which says nothing of how much it did)."
             )
+        lines += _counters(card)
         if card.node is not None and view.nodes and card.node not in view.nodes:
             nodes = ", ".join(view.nodes)
             lines.append(
-                f"The engine may run on NUMA node {nodes} only; GPU {card.index} is on node {card.node}."
+                f"The engine may run on NUMA node {nodes} only; {card.title} is on node {card.node}."
             )
+    return lines
+
+
+_SETTINGS = {
+    "confidential": "Confidential computing is on: copies to and from {card} pass through encrypted buffers one by "
+    "one, so loading KV is slow, and the counters are off.",
+    "vgpu": "{card} is a vGPU: its bandwidth is shared with other guests, and most counters are the host's.",
+    "passthrough": "{card} is passed through to a virtual machine: NUMA nodes and PCIe tree are not the real ones.",
+    "wsl": "This is WSL: processes, PCIe traffic and many clocks of {card} are not told.",
+    "mig": "{card} is cut by MIG: occupancy and PCIe traffic are not told of its instances.",
+    "c2c": "{card} reaches the CPU's memory over NVLink-C2C: its PCIe numbers are not the path of KV.",
+}
+
+
+def _counters(card: CardView) -> list[str]:
+    """Say what the counters saw, by whom, and what decides what they can see."""
+    lines = [text.format(card=card.title) for kind, text in _SETTINGS.items() if kind in card.settings]
+    seen, parts = card.activity, []
+    if seen is not None:
+        shares = (("HBM moved data", seen.dram), ("SMs were busy", seen.sm), ("any kernel ran", seen.engine))
+        parts = [f"{name} {percent(share)}" for name, share in shares if share is not None]
+    if seen is not None and parts:
+        lines.append(
+            f"{card.title}, counted by {seen.source} over the window: {', '.join(parts)} of the time."
+        )
+    if seen is not None and seen.c2c:
+        lines.append(f"{card.title} moved {rate_bytes(seen.c2c)} over NVLink-C2C in the busier direction.")
+    if card.link is not None:
+        lines.append(
+            f"{card.title} moved {rate_bytes(card.link)} over PCIe in the busier direction ({card.link_source})."
+        )
     return lines
 
 

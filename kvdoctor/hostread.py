@@ -210,5 +210,18 @@ def _last(found: Series, quantity: Quantity) -> float | None:
 
 
 def _gaps(found: Series) -> tuple[Gap, ...]:
-    labels = (s.labels for s in found.each(m.HOST_GAP))
-    return tuple(Gap(x.get("source", ""), x.get("reason", ""), x.get("cure", "")) for x in labels)
+    """Return what could not be read; what a card keeps from us for one reason is one gap."""
+    together: dict[tuple[str, str, str], list[str]] = {}
+    for x in (s.labels for s in found.each(m.HOST_GAP)):
+        what, why = _split(x.get("source", ""), x.get("reason", ""))
+        together.setdefault((x.get("source", ""), why, x.get("cure", "")), []).append(what)
+    return tuple(
+        Gap(source, ": ".join(filter(None, (", ".join(dict.fromkeys(filter(None, whats))), why))), cure)
+        for (source, why, cure), whats in together.items()
+    )
+
+
+def _split(source: str, reason: str) -> tuple[str, str]:
+    """Part what a card does not tell from the reason; other gaps are reasons as a whole."""
+    what, parted, why = reason.partition(": ")
+    return (what, why) if parted and source.startswith("GPU ") else ("", reason)

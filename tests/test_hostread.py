@@ -9,6 +9,7 @@ from fakenvml import FakeNvml
 from hosts import ENGINE, PID, process, source, write
 
 from kvdoctor.collectors.cgroup import Cgroups
+from kvdoctor.collectors.lines import Lines
 from kvdoctor.collectors.nvml import Nvml
 from kvdoctor.collectors.process import Processes
 from kvdoctor.collectors.stacks import Stacks
@@ -155,3 +156,20 @@ def test_a_host_belongs_to_its_endpoint_or_to_the_only_one(hosts, engines, root)
 def test_a_source_that_does_not_say_whose_it_is_joins_nothing(text):
     lost = source([b"host_process_threads 1\n"], texts={"family": text})
     assert families(Recording(1, "0", 0.0, [lost])) == {}
+
+
+def test_gaps_of_one_reason_are_one_and_others_stay_apart():
+    page = Lines()
+    for what in ("power", "energy"):
+        page.gap("GPU 0", f"{what}: this card does not tell")
+    page.gap("GPU 0", "it did not answer", "look")
+    page.gap("disks", "a: no such file", "look")
+    page.gap("disks", "b: no such file", "look")
+    view = host_view([source([page.page().text] * 3, texts=ABOUT)], 0.0, 2.0)
+    assert view is not None
+    assert [(gap.source, gap.reason) for gap in view.gaps] == [
+        ("GPU 0", "power, energy: this card does not tell"),
+        ("GPU 0", "it did not answer"),
+        ("disks", "a: no such file"),
+        ("disks", "b: no such file"),
+    ]

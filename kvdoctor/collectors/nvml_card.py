@@ -172,18 +172,15 @@ class CardReader:
     # -- what it does not tell ---------------------------------------------------------------------------------
 
     def _gaps(self) -> Iterator[Sample]:
-        """Return one gap a reason, naming all that it keeps from us."""
-        reasons: dict[tuple[str, str], list[str]] = {}
+        """Return one gap for each thing that is kept from us; a view brings those of one reason together."""
         for what, number in self.dead.items():
-            reasons.setdefault(self._why(number), []).append(what)
+            if what != "GPM":
+                reason, cure = self._why(number)
+                yield self._gap(f"{what}: {reason}", cure)
         for what, times in self.failing.items():
             if times > 1:
-                reasons.setdefault(
-                    ("it failed twice in a row: a hanging or lost card", errors.cure(15)), []
-                ).append(what)
-        for (reason, cure), names in reasons.items():
-            yield self._gap(f"{', '.join(names)}: {reason}", cure)
-        if self.counters_gap or self.dead.get("GPM") is not None:
+                yield self._gap(f"{what}: it failed twice in a row: a hanging or lost card", errors.cure(15))
+        if self.counters_gap or "GPM" in self.dead:
             yield self._gap(*self._no_counters())
 
     def _why(self, number: int) -> tuple[str, str]:

@@ -7,7 +7,12 @@ from typing import Any
 
 import pynvml
 import pytest
+from nvml import scenes
 from nvml.mock import CLOCK, SCENARIO, Library, bind, compiler
+
+from kvdoctor.collectors.nvml import Nvml
+from kvdoctor.collectors.nvml_setting import Setting
+from kvdoctor.target.family import Card
 
 
 class Stage:
@@ -54,3 +59,15 @@ def stage(library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
     monkeypatch.setattr(pynvml, "_nvmlLib_refcount", 0)
     return Stage(library, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def watch(stage):
+    """Play lines and return a place that reads the cards; `Card(0)` is the engine's unless told otherwise."""
+
+    def start(*lines, cards=(Card(0),), absent=(), here=None, number=1):
+        nvml = stage.play(*scenes.healthy(number), *lines, absent=absent)
+        return Nvml(cards, (scenes.PID,), load=lambda: nvml, sys="/nonexistent", clock=stage.time,
+                    here=here or Setting())  # fmt: skip
+
+    return start

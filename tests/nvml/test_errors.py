@@ -6,44 +6,12 @@ import pytest
 from hosts import values
 from nvml import scenes
 from nvml.mock import DRIVER_470
+from nvml.reading import gaps, read
 
-from kvdoctor.collectors.nvml import Nvml
-from kvdoctor.collectors.nvml_setting import Setting
 from kvdoctor.errors import Refused, Unavailable
 from kvdoctor.target.family import Card
 
 POWER = "nvmlDeviceGetPowerUsage"
-
-
-@pytest.fixture
-def watch(stage):
-    """Play lines and return a place that reads the cards; `Card(0)` is the engine's unless told otherwise."""
-
-    def start(*lines, cards=(Card(0),), absent=(), here=None, number=1):
-        nvml = stage.play(*scenes.healthy(number), *lines, absent=absent)
-        return Nvml(cards, (scenes.PID,), load=lambda: nvml, sys="/nonexistent", clock=stage.time,
-                    here=here or Setting())  # fmt: skip
-
-    return start
-
-
-def gaps(page):
-    """The gaps of a page as (source, reason, cure)."""
-    found = []
-    for key in values(page.text):
-        if key.startswith("host_gap{"):
-            labels = dict(pair.split('="', 1) for pair in key[len("host_gap{") : -2].split('",'))
-            found.append((labels["source"], labels["reason"], labels.get("cure", "")))
-    return found
-
-
-def read(place, stage, times=2):
-    """Read a second apart; return the last page."""
-    page = place.read()
-    for second in range(1, times):
-        stage.at(second)
-        page = place.read()
-    return page
 
 
 def test_a_healthy_card_has_no_gap(watch, stage):
