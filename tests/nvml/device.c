@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { WINDOW_MICROSECONDS = 20000 };
+static const double WINDOW_SECONDS = 0.02;
 
 int mock_whole(const Card *card, const char *key, double scale, unsigned long long *value)
 {
@@ -135,7 +135,9 @@ int nvmlDeviceGetMemoryInfo(const Card *card, unsigned long long sizes[3])
 int nvmlDeviceGetPcieThroughput(const Card *card, unsigned receives, unsigned *kilobytes)
 {
     ASK(card);
-    usleep(WINDOW_MICROSECONDS);
+    double seconds = WINDOW_SECONDS;
+    scenario_number(&library, "window", &seconds);
+    usleep((useconds_t)(seconds * 1e6));
     return mock_small(card, receives ? "pcie.receive" : "pcie.transmit", 1e-3, kilobytes);
 }
 

@@ -119,6 +119,7 @@ BEFORE_HOPPER = (
     "* clock.limit.2 0 1593",
     "* clock.2 0 1593",
     "* bus.width 0 5120",
+    "lib window 0 0.001",
 )
 WSL = (
     "* nvmlDeviceGetComputeRunningProcesses_v3 0 !3",
