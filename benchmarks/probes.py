@@ -1,0 +1,191 @@
+"""The probes against other people's tools, paired in one run: a C read loop, mbw, fio, iperf3.
+
+python -m benchmarks.probes [memory] [disk] [network] [--rounds 5] [--folder .]
+
+Needs gcc, and from Debian mbw, fio, iperf3 and iproute2; `network` needs the right to make a network namespace. Each
+round runs the probe and its yardstick one after the other, as nice as each other; a ratio is the probe's rate over the
+yardstick's, and the median of the rounds' ratios is what counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kvdoctor.probes.child import run_child
+from kvdoctor.probes.manners import processors
+
+MIB = 2**20
+SIZE = 256 * MIB
+NICE = ["nice", "-n", "10"]
+LIMIT_S = 240.0
+RATES_MBIT = (200, 1000)
+BURST = "64kb"
+"""tbf's bucket: 512 kbit."""
+Pair = tuple[float, float]
+
+
+def output(argv: list[str], **options: Any) -> str:
+    """Run a yardstick and return what it prints."""
+    done = subprocess.run(
+        [*NICE, *argv], capture_output=True, text=True, check=True, timeout=LIMIT_S, **options
+    )
+    return str(done.stdout)
+
+
+def probe(name: str, **options: Any) -> list[dict[str, Any]]:
+    """Run a probe in its child and return its rows."""
+    rows: list[dict[str, Any]] = run_child(name, options, limit_s=LIMIT_S)["rows"]
+    return rows
+
+
+def rate(rows: list[dict[str, Any]], op: str, **about: Any) -> float:
+    """Return the rate of the row that fits."""
+    return next(
+        float(row["bytes_per_s"])
+        for row in rows
+        if row["op"] == op and all(about[key] == row.get(key, row["conditions"].get(key)) for key in about)
+    )
+
+
+def compared(name: str, pairs: list[Pair], low: float, high: float) -> dict[str, Any]:
+    """Return the ratios of one comparison and whether their median lies between the bars."""
+    ratios = [ours / theirs for ours, theirs in pairs]
+    middle = statistics.median(ratios)
+    return {
+        "what": name,
+        "probe_bytes_per_s": statistics.median(ours for ours, _ in pairs),
+        "yardstick_bytes_per_s": statistics.median(theirs for _, theirs in pairs),
+        "ratios": [round(each, 3) for each in ratios],
+        "ratio": round(middle, 3),
+        "bar": [low, high],
+        "met": low <= middle <= high,
+    }
+
+
+def memory(rounds: int, folder: str) -> list[dict[str, Any]]:
+    """Read against the C loop with all processors, copy against mbw with one."""
+    threads = len(processors())
+    with tempfile.TemporaryDirectory() as made:
+        program = os.path.join(made, "readloop")
+        source = str(Path(__file__).parent / "readloop.c")
+        subprocess.run(["gcc", "-O3", "-march=native", "-pthread", source, "-o", program], check=True)
+        reads: list[Pair] = []
+        copies: list[Pair] = []
+        for _ in range(rounds):
+            loop = [float(line) for line in output([program, str(threads), str(SIZE)]).split()]
+            rows = probe("hbm", device="cpu", size=SIZE)
+            mbw = output(["mbw", "-q", "-n", "7", "-t0", str(SIZE // MIB)]).splitlines()
+            copied = [float(line.split()[-2]) * MIB for line in mbw if line.strip()[:1].isdigit()]
+            reads.append((rate(rows, "read", threads=threads), statistics.median(loop)))
+            copies.append((rate(rows, "copy", threads=1), statistics.median(copied)))
+    return [
+        compared(f"memory read, {threads} threads, against a C loop", reads, 0.9, 1.1),
+        compared("memory copy, 1 thread, against mbw", copies, 0.85, 1.15),
+    ]
+
+
+def disk(rounds: int, folder: str) -> list[dict[str, Any]]:
+    """1 MiB random reads at depth 16 against fio, with a file as large, really written, past the page cache."""
+    pairs: list[Pair] = []
+    with tempfile.TemporaryDirectory(dir=folder) as made:
+        argv = ["fio", "--name=kv", f"--directory={made}", f"--size={SIZE}", "--bs=1M", "--direct=1"]
+        argv += [
+            "--ioengine=libaio",
+            "--iodepth=16",
+            "--fallocate=none",
+            "--refill_buffers",
+            "--output-format=json",
+        ]
+        output([*argv, "--rw=write", "--end_fsync=1"])
+        for _ in range(rounds):
+            done = json.loads(output([*argv, "--rw=randread", "--loops=3"]))
+            theirs = float(done["jobs"][0]["read"]["bw_bytes"])
+            rows = probe("nvme", path=made, size=SIZE, depths=[16])
+            pairs.append((rate(rows, "random read", queue_depth=16, block_bytes=MIB), theirs))
+    return [compared("disk, 1 MiB random read, depth 16, against fio", pairs, 0.85, 1.15)]
+
+
+def network(rounds: int, folder: str) -> list[dict[str, Any]]:
+    """In a network namespace of our own: loopback behind a token bucket, then without."""
+    argv = ["unshare", "-n", sys.executable, "-m", "benchmarks.probes", "inside", "--rounds", str(rounds)]
+    found: list[dict[str, Any]] = json.loads(subprocess.run(argv, stdout=subprocess.PIPE, check=True).stdout)
+    return found
+
+
+def inside(rounds: int, folder: str) -> list[dict[str, Any]]:
+    """Be in the namespace: limit, compare, lift the limit, compare."""
+    subprocess.run(["ip", "link", "set", "lo", "mtu", "1500", "up"], check=True)
+    found = []
+    for mbit in RATES_MBIT:
+        limit = ["tc", "qdisc", "replace", "dev", "lo", "root", "tbf", "rate", f"{mbit}mbit"]
+        subprocess.run([*limit, "burst", BURST, "latency", "50ms"], check=True)
+        pairs = streams(rounds)
+        line = mbit * 1e6 / 8
+        found.append(compared(f"network at {mbit} Mbit/s, against iperf3", pairs, 0.9, 1.1))
+        found.append(
+            compared(
+                f"network at {mbit} Mbit/s, payload over the set rate",
+                [(o, line) for o, _ in pairs],
+                0.94 * 0.985,
+                0.95 * 1.015,
+            )
+        )
+    subprocess.run(["tc", "qdisc", "del", "dev", "lo", "root"], check=True)
+    subprocess.run(["ip", "link", "set", "lo", "mtu", "65536"], check=True)
+    found.append(compared("loopback without a limit, against iperf3", streams(rounds), 0.9, 1.1))
+    return found
+
+
+def streams(rounds: int) -> list[Pair]:
+    """Return (probe, iperf3) rates of one stream to the peer, in bytes/s."""
+    server = subprocess.Popen([*NICE, "iperf3", "-s", "-B", "127.0.0.1"], stdout=subprocess.DEVNULL)
+    try:
+        time.sleep(1.0)
+        pairs = []
+        for _ in range(rounds):
+            done = json.loads(output(["iperf3", "-c", "127.0.0.1", "-t", "2", "-O", "1", "-l", "1M", "-J"]))
+            rows = probe("network", messages=[MIB], streams=2, seconds=1.0)
+            ours = rate(rows, "transfer", direction="to peer", streams=1)
+            pairs.append((ours, done["end"]["sum_received"]["bits_per_second"] / 8))
+        return pairs
+    finally:
+        server.terminate()
+        server.wait()
+
+
+PARTS: dict[str, Callable[[int, str], list[dict[str, Any]]]] = {
+    "memory": memory,
+    "disk": disk,
+    "network": network,
+    "inside": inside,
+}
+
+
+def main() -> None:
+    """Compare what is asked for and print one JSON list; exit 1 where a bar is missed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--folder", default=".")
+    options = parser.parse_args()
+    parts = options.parts or [part for part in PARTS if part != "inside"]
+    found = [each for part in parts for each in PARTS[part](options.rounds, options.folder)]
+    print(json.dumps(found, indent=1))
+    if parts != ["inside"] and not all(each["met"] for each in found):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
