@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from hosts import values
 from nvml import scenes
@@ -126,6 +130,31 @@ def test_without_a_start_the_reason_and_the_cure_are_told(watch, code, reason, c
         watch(f"lib nvmlInitWithFlags 0 !{code}").read()
     assert reason in refused.value.reason
     assert cure in refused.value.cure
+
+
+WITHOUT = """
+import ctypes
+from kvdoctor.collectors.nvml import Nvml
+from kvdoctor.errors import Refused
+try:
+    ctypes.CDLL("libnvidia-ml.so.1")
+except OSError:
+    try:
+        Nvml((), ()).read()
+    except Refused as refused:
+        print(refused.reason)
+"""
+
+
+def test_without_any_library_the_binding_says_so():
+    """In a process of its own: in this one a mock already has the library's name."""
+    root = str(Path(__file__).resolve().parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT], cwd=root, capture_output=True, text=True, check=True
+    )
+    if not done.stdout:
+        pytest.skip("this machine has a driver of its own")
+    assert "no NVIDIA driver library here" in done.stdout
 
 
 def test_a_library_without_the_first_symbol_is_an_old_driver(watch):
