@@ -148,8 +148,13 @@ def _contributing(
 
 
 def _target(logged: Logged) -> TargetInfo:
+    texts = logged.timeline.source.texts
     return TargetInfo(
-        engine="+".join(logged.view.engines) or "log", url=logged.view.source, ranks=logged.timeline.ranks
+        engine="+".join(logged.view.engines) or "log",
+        version=texts.get("version"),
+        model=texts.get("model"),
+        url=logged.view.source,
+        ranks=logged.timeline.ranks,
     )
 
 

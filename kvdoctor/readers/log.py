@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from kvdoctor.readers.logs.parse import Statement, parse
 from kvdoctor.readers.logs.scan import KEPT, Scan, scan
 from kvdoctor.readers.opened import Opened
 from kvdoctor.recording import Column, Labels, Recording, Source, add_reading
+from kvdoctor.secrets import clean
 
 KIND = "log"
 USUAL_STEP = 10.0
@@ -153,7 +155,25 @@ def _source(name: str, parts: Sequence[_Part]) -> tuple[Source, bool]:
     many = len({part.name for part in parts}) > 1
     for part, statement in statements:
         writer.add(statement, part.name if many else "")
+    source.texts.update(_about(statement for _, statement in statements))
     return source, untimed
+
+
+_ABOUT = (
+    ("version", re.compile(rb"engine \(v([\w.+-]{1,40})\)")),
+    ("model", re.compile(rb"\bmodel(?:_path)?='?\"?([^'\",\s]{1,200})")),
+)
+
+
+def _about(statements: Iterable[Statement]) -> dict[str, str]:
+    """Return version and model as the newest start tells them."""
+    found = {}
+    for statement in statements:
+        for key, pattern in _ABOUT if statement.hit.line.start else ():
+            told = pattern.search(statement.hit.text)
+            if told:
+                found[key] = clean(told[1].decode("utf-8", "replace"))
+    return found
 
 
 class _Writer:
@@ -174,6 +194,7 @@ class _Writer:
         elif self._source.at:
             self._at += kind.seconds or (0.0 if kind.start else USUAL_STEP)
         values: dict[int, float] = {}
+        self._start(values, kind.start)
         labels: Labels = (("engine", kind.engine), ("rank", statement.rank), *kind.labels)
         for quantity, value in statement.values:
             number = self._column(lm.raw(quantity), labels, quantity.kind.value)
@@ -181,12 +202,14 @@ class _Writer:
                 value = self._counts[number] = self._counts.get(number, 0.0) + value
             values[number] = value
         values[self._column(lm.LINE, (("file", file),) if file else (), "gauge")] = statement.number
-        self._start(values, kind.start)
         self._append(values, len(statement.hit.text))
 
     def _start(self, values: dict[int, float], starts: bool) -> None:
-        """Note an engine's start: the first line of its start, or of a log that begins later."""
+        """Note an engine's start, the first of its lines: what was said before is of a process that is gone."""
         if (starts and self._running) or not self._source.at:
+            gone = (n for n, c in enumerate(self._source.columns) if c.name not in (lm.LINE, START))
+            values.update(dict.fromkeys(gone, math.nan))
+            self._counts.clear()
             values[self._column(START, (), "gauge")] = self._at if starts else -1.0
         self._running = not starts
 

@@ -52,7 +52,8 @@ def _events(view: LogView, evidence: tuple[Evidence, ...]) -> Opinion | None:
     swapped = bool(view.of(lm.SWAPS))
     subclass = "swap" if swapped else "preemption"
     waits = view.waiting is not None and view.waiting.last > 0
-    recent = view.waiting is None or events[-1].at >= view.of(m.WAITING)[-1].at - RECENT
+    told = view.of(m.WAITING)
+    recent = not told or events[-1].at >= told[-1].at - RECENT
     if not waits and not recent:
         why = f"{count(len(events))} preemptions, none near the end of the log, and nobody waits there."
         return possible(Bound.CAPACITY, subclass, why, evidence)

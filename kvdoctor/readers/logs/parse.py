@@ -40,7 +40,7 @@ class Statement:
 
 
 def parse(hit: Hit, latest: float) -> Statement | None:
-    """Read a line; None when it says nothing after all."""
+    """Read a line; None when it says nothing after all. That an engine starts is something."""
     text = _COLOUR.sub(b"", hit.text) if b"[" in hit.text else hit.text
     values: dict[Quantity, float] = {}
     for one in hit.line.fields:
@@ -48,7 +48,7 @@ def parse(hit: Hit, latest: float) -> Statement | None:
             value = _value(one, text)
             if value is not None:
                 values[one.quantity] = value
-    if not values:
+    if not values and not hit.line.start:
         return None
     return Statement(
         hit.number, stamp(text, latest), _first(_PROCESS, text), _rank(text), tuple(values.items()), hit

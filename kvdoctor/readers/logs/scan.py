@@ -54,6 +54,7 @@ def scan(stream: BinaryIO, kinds: tuple[Line, ...]) -> Scan:
         rest = text[cut:]
         _piece(text[:cut], kinds, found, seen, scanned)
     _piece(rest, kinds, found, seen, scanned)
+    scanned.lines += bool(rest)
     scanned.hits = sorted((hit for kept in found for hit in kept), key=lambda hit: hit.number)
     scanned.dropped = sum(seen) - sum(len(kept) for kept in found)
     return scanned
@@ -67,7 +68,7 @@ def _piece(
         seen[number] += _kind(text, kind, found[number], before)
     if b"\n# " in text or text.startswith(b"# "):
         scanned.marks.extend(_marks(text, before))
-    scanned.lines += text.count(b"\n") + (not text.endswith(b"\n") and bool(text))
+    scanned.lines += text.count(b"\n")
 
 
 def _kind(text: bytes, kind: Line, kept: deque[Hit], before: int) -> int:

@@ -52,11 +52,7 @@ LINES = (
     Line(
         "vllm",
         b"KV cache size: ",
-        (
-            number(lm.POOL_TOKENS, rb"KV cache size: ", rb" tok"),
-            number(lm.FULL_LENGTH, rb"per request: ", rb"x"),
-            number(lm.MAX_LENGTH, rb"concurrency for ", rb" tok"),
-        ),
+        (number(lm.POOL_TOKENS, rb"KV cache size: ", rb" tok"),),
         start=True,
     ),
     Line(
