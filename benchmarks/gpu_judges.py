@@ -22,13 +22,13 @@ def dump(seen: Seen) -> Seen:
 
 
 def pcie_fields(seen: Seen) -> Seen:
-    """The receive counter rises by the payload and a little more, or by that modulo 2^32."""
+    """The receive counter rises by the payload and a little more, or by that modulo 2^32; one that stands is stuck."""
     before, after = seen["before"][198], seen["after"][198]
     if "value" not in before or "value" not in after:
         return verdict(False, code=after.get("code"))
     rise, payload = after["value"] - before["value"], seen["payload"]
     low, high = 1.0 * payload, 1.12 * payload
-    wraps = any(low <= rise + turns * 2**32 <= high for turns in range(1, 4))
+    wraps = rise != 0 and any(low <= rise + turns * 2**32 <= high for turns in range(1, 4))
     return verdict(
         low <= rise <= high or wraps, rise=rise, payload=payload, type=after["type"], wraps_at_32_bits=wraps
     )

@@ -87,15 +87,16 @@ class Threads:
         """Let every thread work from the same moment on; return the seconds until the last is done."""
         futures = [self._pool.submit(self._one, work, number) for number in range(len(self.processors))]
         self._ready.wait()
-        begin = time.perf_counter_ns()
-        for future in futures:
-            future.result()
-        return (time.perf_counter_ns() - begin) / 1e9
+        stamps = [future.result() for future in futures]
+        return (max(end for _, end in stamps) - min(begin for begin, _ in stamps)) / 1e9
 
-    def _one(self, work: Callable[[int], None], number: int) -> None:
+    def _one(self, work: Callable[[int], None], number: int) -> tuple[int, int]:
+        """Work, and return when that began and ended in this thread."""
         os.sched_setaffinity(0, self._allowed[number])
         self._ready.wait()
+        begin = time.perf_counter_ns()
         work(number)
+        return begin, time.perf_counter_ns()
 
     def _fill(self, number: int) -> None:
         """Take the memory in the thread that will use it, so that it lies on its node."""

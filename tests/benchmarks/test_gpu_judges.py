@@ -17,7 +17,7 @@ PAYLOAD = 8 * 2**30
         (PAYLOAD * 0.99, False),
         (PAYLOAD * 1.05 - 2**32, True),
         (PAYLOAD * 1.05 - 2 * 2**32, True),
-        (0, True),
+        (0, False),
         (PAYLOAD * 1.13, False),
     ],
 )
