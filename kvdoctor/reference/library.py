@@ -34,6 +34,8 @@ _FLAGS = (*_SPEED, "-std=c++17", "-fPIC", "-shared", "-fopenmp", "-Wno-psabi")
 _BUILD_S = 120
 # The numbers that the C++ side knows the formats by.
 FORMATS = {"fp32": 0, "bf16": 1, "fp16": 2, "int8": 3, "fp8": 4, "int4": 5}
+_HEADS_POINTERS = ("projected", "cosine", "sine", "q_norm", "k_norm", "memory", "blocks", "offsets")
+_HEADS_SIZES = ("tokens", "heads", "kv_heads", "dim", "page", "format", "threads")
 _POINTERS = ("query", "result", "memory", "tables", "lengths")
 _OFFSETS = ("block_bytes", "keys", "values", "key_scales", "value_scales")
 _SIZES = ("rows", "columns", "heads", "kv_heads", "dim", "page", "window", "threads")
@@ -46,6 +48,17 @@ class Attention(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in _POINTERS),
         *((name, ctypes.c_int64) for name in _OFFSETS),
         *((name, ctypes.c_int32) for name in _SIZES),
+    )
+
+
+class Heads(ctypes.Structure):
+    """The arguments of `kv_heads`, field by field as small.cpp declares them."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in _HEADS_POINTERS),
+        *((name, ctypes.c_int64) for name in _OFFSETS[:3]),
+        *((name, ctypes.c_int32) for name in _HEADS_SIZES),
+        ("epsilon", ctypes.c_float),
     )
 
 
@@ -76,6 +89,10 @@ def _load() -> ctypes.CDLL:
     pointer, wide, small = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
     found.kv_product.argtypes = (pointer, pointer, pointer, wide, wide, wide, small, small)
     found.kv_attend.argtypes = (ctypes.POINTER(Attention), small)
+    found.kv_norm.argtypes = (pointer, pointer, pointer, wide, wide, ctypes.c_float, small)
+    found.kv_gate.argtypes = (pointer, pointer, wide, wide, small)
+    found.kv_heads.argtypes = (ctypes.POINTER(Heads),)
+    found.kv_norm.restype = found.kv_gate.restype = found.kv_heads.restype = None
     found.kv_read.argtypes = (pointer, wide, small)
     found.kv_read.restype = ctypes.c_double
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -11,7 +13,8 @@ from kvdoctor.reference.batch import Batch, batch_of
 from kvdoctor.reference.cache import PagedCache
 from kvdoctor.reference.config import ModelConfig, frequencies
 from kvdoctor.reference.engine import Output
-from kvdoctor.reference.linear import linear
+from kvdoctor.reference.heads import enter
+from kvdoctor.reference.linear import gated, linear, norm
 from kvdoctor.reference.request import Plan
 from kvdoctor.reference.weights import LayerWeights, Weights
 
@@ -31,6 +34,8 @@ class Transformer:
         self.dtype = weights.norm.dtype if weights.norm.is_cuda else torch.float32
         self._frequencies = torch.tensor(frequencies(config), device=self.device)
         self._fixed_bytes = weights.fixed_bytes()
+        self._norms = tuple(_norms_of(layer, self.dtype) for layer in weights.layers)
+        self._last_norm = weights.norm.to(self.dtype)
 
     def run(self, plan: Plan) -> Output:
         """Compute a plan: the greedy next tokens, and the bytes counted."""
@@ -52,14 +57,15 @@ class Transformer:
         turn = (angles.cos().to(self.dtype)[:, None], angles.sin().to(self.dtype)[:, None])
         experts_bytes = 0
         for index, layer in enumerate(self.weights.layers):
-            x = x + self._attention(index, layer, self._norm(x, layer.input_norm), batch, turn)
-            after = self._norm(x, layer.post_norm)
+            norms = self._norms[index]
+            x = self._attention(index, layer, x, batch, turn)
+            after = norm(x, norms.post, self.config.epsilon, native=self.native)
             if layer.router is None:
-                x = x + self._mlp(after, layer.gate_up, layer.down)
+                x = self._mlp(after, layer.gate_up, layer.down, x)
             else:
                 mixed, touched = self._experts(after, layer)
                 x, experts_bytes = x + mixed, experts_bytes + touched * layer.expert_bytes
-        last = self._norm(x[batch.samples], self.weights.norm)
+        last = norm(x[batch.samples], self._last_norm, self.config.epsilon, native=self.native)
         return self._linear(last, self.weights.head).float(), experts_bytes
 
     def kv_bytes(self, batch: Batch) -> int:
@@ -77,14 +83,11 @@ class Transformer:
     def _attention(
         self, index: int, layer: LayerWeights, x: Tensor, batch: Batch, turn: tuple[Tensor, Tensor]
     ) -> Tensor:
-        """Project, turn, store, attend, project back."""
-        config = self.config
-        projected = self._linear(x, layer.qkv, layer.qkv_bias).view(len(x), -1, config.head_dim)
-        query, key, value = projected.split((config.heads, config.kv_heads, config.kv_heads), dim=1)
-        if layer.q_norm is not None and layer.k_norm is not None:
-            query, key = self._norm(query, layer.q_norm), self._norm(key, layer.k_norm)
-        query, key = rotate(query, turn), rotate(key, turn)
-        self.cache.write(index, batch.slots, key, value)
+        """Norm, project, turn, store, attend, project back; added to x."""
+        norms = self._norms[index]
+        inside = norm(x, norms.input, self.config.epsilon, native=self.native)
+        projected = self._linear(inside, layer.qkv, layer.qkv_bias)
+        query = enter(projected, norms.heads, turn, self.cache, index, batch.slots, native=self.native)
         parts = []
         if batch.decode is not None:
             parts.append(
@@ -94,12 +97,13 @@ class Transformer:
             rows = query[part.first : part.first + part.count]
             parts.append(attention.chunk(rows, self.cache, index, part.table, part.length))
         mixed = parts[0] if len(parts) == 1 else torch.cat(parts)
-        return self._linear(mixed.flatten(1), layer.output, layer.output_bias)
+        return self._linear(mixed.flatten(1), layer.output, layer.output_bias, x)
 
-    def _mlp(self, x: Tensor, gate_up: Tensor | None, down: Tensor | None) -> Tensor:
-        """silu(gate) * up, projected down."""
-        gate, up = self._linear(x, gate_up).chunk(2, dim=-1)
-        return self._linear(functional.silu(gate) * up, down)
+    def _mlp(
+        self, x: Tensor, gate_up: Tensor | None, down: Tensor | None, to: Tensor | None = None
+    ) -> Tensor:
+        """silu(gate) * up, projected down; added to `to` where given."""
+        return self._linear(gated(self._linear(x, gate_up), native=self.native), down, None, to)
 
     def _experts(self, x: Tensor, layer: LayerWeights) -> tuple[Tensor, int]:
         """The weighted sum of each token's experts, and how many experts any token chose."""
@@ -117,19 +121,25 @@ class Transformer:
             result.index_add_(0, rows, given * shares[rows, places, None].to(x.dtype))
         return result, len(touched)
 
-    def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
-        """Root mean square norm over the last dimension."""
-        wide = x.float()
-        scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.config.epsilon)
-        return (wide * scale).to(x.dtype) * weight.to(x.dtype)
-
-    def _linear(self, x: Tensor, weight: Tensor | None, bias: Tensor | None = None) -> Tensor:
+    def _linear(
+        self, x: Tensor, weight: Tensor | None, bias: Tensor | None = None, to: Tensor | None = None
+    ) -> Tensor:
         """A product with a weight."""
-        return linear(x, weight, bias, native=self.native)
+        return linear(x, weight, bias, to=to, native=self.native)
 
 
-def rotate(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
-    """Rotary embedding of [tokens, heads, dim]: the two halves of a head are the parts of its pairs."""
-    cosine, sine = turn
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat((first * cosine - second * sine, second * cosine + first * sine), dim=-1)
+@dataclass(frozen=True, slots=True)
+class _Norms:
+    """The norms of a layer in the dtype of the activations."""
+
+    input: Tensor
+    post: Tensor
+    heads: tuple[Tensor, Tensor] | None
+
+
+def _norms_of(layer: LayerWeights, dtype: torch.dtype) -> _Norms:
+    """Copies where the dtypes differ: some kilobytes."""
+    heads = None
+    if layer.q_norm is not None and layer.k_norm is not None:
+        heads = (layer.q_norm.to(dtype), layer.k_norm.to(dtype))
+    return _Norms(layer.input_norm.to(dtype), layer.post_norm.to(dtype), heads)

@@ -1,4 +1,4 @@
-// y[n, out] = x[n, in] . w[out, in]: a product with few rows, that streams the weights once.
+// y[n, out] += x[n, in] . w[out, in]: a product with few rows, that streams the weights once.
 
 #include <vector>
 
@@ -32,7 +32,7 @@ static void tile(const float* x, const uint8_t* w, float* y, int64_t in, int64_t
         }
     }
     for (int r = 0; r < R; r++)
-        for (int n = 0; n < N; n++) y[n * out + r] = sum(acc[r][n]);
+        for (int n = 0; n < N; n++) y[n * out + r] += sum(acc[r][n]);
 }
 
 // A strip of `many` rows times N columns: as many rows at once as leave their sums in registers.
@@ -66,7 +66,7 @@ template <class W> static void stream(const float* x, const uint8_t* w, float* y
     for (int64_t r = 0; r < many; r++, w += in * W::BYTES) {
         vec acc = {};
         for (int64_t i = 0; i < in; i += WIDTH) acc += W::load(w, i) * raw<vec>(x + i);
-        y[r] = sum(acc);
+        y[r] += sum(acc);
     }
 }
 
@@ -86,7 +86,7 @@ static void product(const float* x, const uint8_t* w, float* y, int64_t n, int64
     }
 }
 
-// Formats by number, as library.py names them: 0 fp32, 1 bf16, 2 fp16. Nonzero: not for these sizes.
+// Adds to y. Formats by number, as library.py names them: 0 fp32, 1 bf16, 2 fp16. Nonzero: not for these sizes.
 extern "C" int kv_product(const float* x, const uint8_t* w, float* y, int64_t n, int64_t in, int64_t out,
                           int format, int threads) {
     if (in % WIDTH) return 1;
