@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import statistics
 import sys
 import time
 from collections.abc import Mapping
@@ -21,7 +20,7 @@ from kvdoctor.reference.weights import random_weights
 _SEED = 1
 _READ_BYTES = 256 * 2**20
 """More than any cache of a CPU."""
-_REPEATS = 9
+_READ_S = 1.5
 
 
 def model_and_cache(config: Mapping[str, object], settings: Settings) -> tuple[Transformer, PagedCache]:
@@ -33,15 +32,18 @@ def model_and_cache(config: Mapping[str, object], settings: Settings) -> tuple[T
 
 
 def read_bytes_per_s(threads: int = 1) -> float:
-    """Median rate of a plain read of memory beyond the caches, bytes/s."""
+    """Rate of a plain read of memory beyond the caches, bytes/s, over a second and more.
+
+    A mean and not the best: others may use the machine, and decode gets no more of it than this read did.
+    """
     torch.set_num_threads(threads)
     data = torch.ones(_READ_BYTES // 4)
-    rates = []
-    for _ in range(_REPEATS):
-        started = time.perf_counter()
+    _read(data, threads)
+    started, reads = time.perf_counter(), 0
+    while (elapsed := time.perf_counter() - started) < _READ_S:
         _read(data, threads)
-        rates.append(_READ_BYTES / (time.perf_counter() - started))
-    return statistics.median(rates)
+        reads += 1
+    return reads * _READ_BYTES / elapsed
 
 
 def _read(data: torch.Tensor, threads: int) -> float:
