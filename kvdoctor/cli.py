@@ -10,6 +10,7 @@ import typer
 from kvdoctor import __version__
 from kvdoctor.commands import judging, recording, streams
 from kvdoctor.commands.argv import with_defaults
+from kvdoctor.commands.demo import demo
 from kvdoctor.commands.light import LightGroup
 from kvdoctor.commands.probe import probe
 from kvdoctor.commands.targets import targets
@@ -46,6 +47,7 @@ def _options(
 
 
 for _command in (
+    demo,
     targets,
     judging.diagnose,
     recording.record,
