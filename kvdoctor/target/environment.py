@@ -22,6 +22,7 @@ NAMES = frozenset(
     (
         "ATTENTION",
         "CONDA_PREFIX",
+        "CUDA_DEVICE_ORDER",
         "CUDA_VISIBLE_DEVICES",
         "HF_HOME",
         "HF_HUB_CACHE",

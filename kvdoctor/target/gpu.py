@@ -127,7 +127,8 @@ def cards_of(
 
     NVML's list of processes comes first; of it only pids that have a device open, since in a container it may
     name pids of another namespace, or that are `believed` though their open files are closed to us. Then
-    CUDA_VISIBLE_DEVICES. Open devices come last: CUDA opens all it sees.
+    CUDA_VISIBLE_DEVICES, its numbers only where CUDA counts as NVML does. Open devices come last: CUDA opens all
+    it sees.
     """
     holders = {pid for pid, numbers in opened.items() if numbers}
     held = [device.card for device in seen.devices if device.pids & (holders | believed)]
@@ -135,13 +136,20 @@ def cards_of(
         return tuple(held)
     if not holders:
         return ()
-    visible = next((e["CUDA_VISIBLE_DEVICES"] for e in environments if e.get("CUDA_VISIBLE_DEVICES")), "")
-    named = [_named(seen, word.strip()) for word in visible.split(",") if word.strip()]
-    if named:
+    told: Mapping[str, str] = next((e for e in environments if e.get("CUDA_VISIBLE_DEVICES")), {})
+    words = [word.strip() for word in told.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
+    named = [_named(seen, word) for word in words]
+    if named and not (any(word.isdigit() for word in words) and _orders_differ(seen, told)):
         return tuple(named)
     numbers = sorted({number for pid in holders for number in opened[pid] if number >= 0})
     known = {device.minor: device.card for device in seen.devices}
     return tuple(known.get(number, Card(number)) for number in numbers)
+
+
+def _orders_differ(seen: Devices, told: Mapping[str, str]) -> bool:
+    """Say whether CUDA may number the cards otherwise than NVML: it puts the fastest first unless told not to."""
+    kinds = {device.card.name for device in seen.devices}
+    return len(kinds) > 1 and told.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
 
 
 def _named(seen: Devices, word: str) -> Card:

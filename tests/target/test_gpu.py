@@ -43,6 +43,24 @@ def test_cards(
     assert cards_of(found, opened, (environment,)) == expected
 
 
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "0"}, 1),
+        ({"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, 0),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-aa"}, 0),
+    ],
+    ids=["CUDA puts the fastest first", "told to count as NVML", "by UUID"],
+)
+def test_among_cards_of_several_kinds_a_number_of_cudas_is_not_nvmls(
+    environment: dict[str, str], expected: int
+) -> None:
+    slow = Card(0, "GPU-aaaa", "Tesla T4", "0000:17:00.0")
+    mixed = Devices((Device(slow, 0, NONE), Device(B, 1, NONE)), is_readable=True)
+    (found,) = cards_of(mixed, {10: frozenset((1,))}, (environment,))
+    assert found.index == expected
+
+
 def test_nvmls_word_counts_where_open_files_are_closed_to_us() -> None:
     found = seen(a=frozenset((10,)))
     assert cards_of(found, {10: NONE}, (), believed=frozenset((10,))) == (A,)
