@@ -56,6 +56,8 @@ class Request:
     """Tokens that a far tier promised at admission, over all admissions."""
     delivered: int = 0
     """Tokens that a far tier delivered."""
+    fetches: bool = True
+    """False after a load that fell short, until the request runs: what a tier lost is not asked for again."""
     admissions: int = 0
     preemptions: int = 0
     reason: str = ""

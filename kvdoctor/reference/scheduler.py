@@ -122,6 +122,7 @@ class Scheduler:
         size = self.pool.block_size
         first = request.computed // size
         request.delivered += blocks * size
+        request.fetches = blocks == len(load.blocks)
         request.computed += blocks * size
         self.pool.release(request.table[first + blocks : first + len(load.blocks)])
         del request.table[first + blocks :]
@@ -183,6 +184,7 @@ class Scheduler:
             self.waiting.popleft()
             self.running.append(request)
             request.admissions += 1
+            request.fetches = True
             admitted.append(request)
             work.append(self._work(request, count))
             budget -= count
@@ -204,7 +206,7 @@ class Scheduler:
 
     def _promised(self, request: Request, rest: list[bytes]) -> Load | None:
         """Ask the far tiers for what the pool lacks."""
-        count = self.far.promise(rest) if self.far and rest else 0
+        count = self.far.promise(rest) if self.far and rest and request.fetches else 0
         if not self.far or not count:
             return None
         blocks = self.pool.allocate(count)
