@@ -168,7 +168,9 @@ def next_measurement(view: LogView, judgement: Judgement) -> str:
         return "Look at the engine's stacks (py-spy dump --nonblocking --pid N) and at its last errors."
     if judgement.state is State.HEALTHY:
         return "TTFT and ITL from the engine's /metrics (kvdoctor diagnose --url URL), to know what the log cannot say."
-    if only_settings(view) or ({m.HITS_RATE_GAUGE, lm.CACHING} & set(view.said) and not view.flowing):
+    if only_settings(view) or (
+        {m.HITS_RATE_GAUGE, lm.BATCH_HIT_RATE, lm.CACHING} & set(view.said) and not view.flowing
+    ):
         return (
             "Read reused and missed KV blocks (prefix hit and query counters, or cached tokens of each request) before "
             "and after a repeated prompt, with the prompt's length and the TTFT of the first and the second identical "

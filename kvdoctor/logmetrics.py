@@ -25,6 +25,9 @@ EXTERNAL_HIT_RATE = _same(
 # One prefill batch, one step, speculation
 BATCH_NEW = _same("log_batch_new_tokens", "tokens", "prompt tokens computed in one prefill batch")
 BATCH_CACHED = _same("log_batch_cached_tokens", "tokens", "prompt tokens found in the cache for that batch")
+BATCH_HIT_RATE = _same(
+    "log_batch_hit_rate", "ratio", "hit rate of the last prefill batch, 0 between two batches"
+)
 BATCH_SEQUENCES = _same("log_batch_new_sequences", "requests", "requests in one prefill batch")
 ACCEPT_LENGTH = _same("log_accept_length", "tokens", "tokens that one speculative step gives")
 CUDA_GRAPH = _same("log_cuda_graph", "", "1 where the step was replayed from a graph")

@@ -35,6 +35,7 @@ NAMES: tuple[Name, ...] = (
     _name(m.KV_CACHE_USAGE, r"\b(kv|token|gpu cache|block pool)\b.*\b(usage|utili[sz]ation|use|full)\b", SHARE,
           r"cpu kv|hit|memory util"),
     _name(lm.EXTERNAL_HIT_RATE, r"external.*hit rate", SHARE),
+    _name(lm.BATCH_HIT_RATE, r"^sglang cache hit rate", SHARE),
     _name(m.HITS_RATE_GAUGE, r"hit (rate|ratio)|cache hits?$|hit %", SHARE),
     _name(lm.QUERIES, r"prefix cache queries|queried tokens", PLAIN, "external"),
     _name(lm.HITS, r"prefix cache hits|prefix hits", PLAIN, "external|lmcache"),
@@ -90,7 +91,7 @@ NAMES: tuple[Name, ...] = (
     _name(lm.REQUEST_TIME, r"latency|response time|e2e|end to end", TIME),
     _name(lm.NETWORK_SHARE, r"all ?reduce|nccl|collective|all ?(to|2) ?all|all ?gather", ("ratio",)),
     _name(lm.HOST_SHARE, r"schedul|tokeniz|python|\bgil\b|\bcpu\b|hash|serial|process|event loop|look ?up|"
-          r"idle gap|host gap|launch", ("ratio",)),
+          r"idle gap|host gap|launch", ("ratio",), r"cache|memory|hit|usage"),
 )  # fmt: skip
 
 PROFILED: tuple[Name, ...] = (

@@ -31,7 +31,9 @@ STATS = (
 )
 
 
-def stats(second: int, *, prompt=10.0, made=40.0, run=1, wait=0, usage=5.0, hits=50.0, rank="000", minute=0) -> str:
+def stats(
+    second: int, *, prompt=10.0, made=40.0, run=1, wait=0, usage=5.0, hits=50.0, rank="000", minute=0
+) -> str:
     """One periodic line of vLLM."""
     told = STATS.format(prompt=prompt, made=made, run=run, wait=wait, usage=usage, hits=hits)
     return f"INFO 07-18 09:{minute:02d}:{second:02d} [loggers.py:111] Engine {rank}: {told}\n"
@@ -130,7 +132,10 @@ def test_a_transport_that_keeps_bulk_data_off_tcp_is_not_called_tcp(tmp_path):
 
 
 PREFIXES = [
-    ("docker", lambda line: json.dumps({"log": line + "\n", "stream": "stdout", "time": "2025-07-18T09:00:01Z"})),
+    (
+        "docker",
+        lambda line: json.dumps({"log": line + "\n", "stream": "stdout", "time": "2025-07-18T09:00:01Z"}),
+    ),
     ("kubernetes", lambda line: "2025-07-18T09:00:01.123456789Z stdout F " + line),
     ("compose", lambda line: "vllm-1  | " + line),
     ("colours", lambda line: line.replace("Engine 000:", "\x1b[36mEngine 000:\x1b[0m")),
@@ -219,7 +224,9 @@ def test_two_situations_in_one_file_are_two_sources(tmp_path):
 
 
 def test_only_what_follows_the_last_start_is_judged(tmp_path):
-    start = "INFO 07-18 09:02:00 [core.py:1] Initializing a V1 LLM engine (v0.32.0) with config: model='tiny'\n"
+    start = (
+        "INFO 07-18 09:02:00 [core.py:1] Initializing a V1 LLM engine (v0.32.0) with config: model='tiny'\n"
+    )
     before = "".join(stats(s, wait=90, run=2, usage=99.0) for s in range(0, 50, 10))
     after = "".join(stats(s, minute=3) for s in range(0, 50, 10))
     path = tmp_path / "vllm.log"
@@ -303,7 +310,19 @@ HOSTILE = st.lists(
     st.sampled_from(
         [f[1].encode() for f in FORMS]
         + [line.needle for line in LINES]
-        + [b"\n", b"\r\n", b"\0", b"\xff\xfe", b"# before\n", b"9" * 400, b"1e999", b"-", b"%", b"{", b'"log":']
+        + [
+            b"\n",
+            b"\r\n",
+            b"\0",
+            b"\xff\xfe",
+            b"# before\n",
+            b"9" * 400,
+            b"1e999",
+            b"-",
+            b"%",
+            b"{",
+            b'"log":',
+        ]
     )
     | st.binary(max_size=60),
     max_size=30,

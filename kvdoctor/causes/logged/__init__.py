@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvdoctor.causes.logged import capacity, experiment, machine, movement, steps
+from kvdoctor.causes.logged import capacity, experiment, hits, machine, movement, steps
 from kvdoctor.causes.logged.opinion import Opinion
 from kvdoctor.logview import LogView
 from kvdoctor.model import Objective
@@ -15,7 +15,7 @@ def opinions(view: LogView, objective: Objective) -> tuple[Opinion, ...]:
         *experiment.check(view, objective),
         *capacity.check(view),
         *movement.offload(view, objective),
-        *steps.hit_rate(view),
+        *hits.hit_rate(view),
         *movement.network(view, objective),
         *machine.check(view, objective),
         *steps.compute(view),

@@ -120,9 +120,8 @@ def _ordered(quantity: Quantity, a: Said, b: Said) -> tuple[Said, Said]:
 
 def one_thing_changed(view: LogView) -> Opinion | None:
     """Two runs differ in one thing, and in their latency or rate by much: that thing is the cause."""
-    found = [
-        (q, a, b, f) for q, a, b in _pairs(view, (*_TIMES, *_RATES)) if (f := _feature(a, b)) is not None
-    ]
+    pairs = ((q, *_ordered(q, a, b)) for q, a, b in _pairs(view, (*_TIMES, *_RATES)))
+    found = [(q, a, b, f) for q, a, b in pairs if (f := _feature(a, b)) is not None]
     best = max(found, key=lambda each: _ratio(each[1], each[2]), default=None)
     if best is None or _ratio(best[1], best[2]) < CHANGED:
         return None
