@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kvdoctor.exposition import Parser
-from kvdoctor.hostview import HostView
+from kvdoctor.hostview import CardView, HostView
 from kvdoctor.recording import Source, add_reading
 from kvdoctor.target.family import Member
 
@@ -67,3 +67,11 @@ def view(**fields: object) -> HostView:
     """Return a view of ten seconds with these fields."""
     base = {"root": PID, "engine": "vllm", "seconds": 10.0, "roles": ((PID, "engine_core"),)}
     return HostView(**{**base, **fields})  # type: ignore[arg-type]
+
+
+CARD = CardView(
+    index=0, name="NVIDIA H200", occupancy=0.98, used=1e11, total=1.5e11, sm_clock=1.0, memory_clock=1.0,
+    reasons=(), loaded=10, generation=(5.0, 5.0), width=(16.0, 16.0), uncorrected=0.0, pending_rows=0.0,
+    xids=(), foreign=(), node=None,
+)  # fmt: skip
+"""A healthy card under load."""

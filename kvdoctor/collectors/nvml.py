@@ -75,6 +75,11 @@ class Nvml:
         """Return what the recording should know of the family."""
         return self._about
 
+    @property
+    def waits(self) -> bool:
+        """Say whether a call that blocks is still under way."""
+        return any(reader.windows is not None and reader.windows.away for reader in self._readers)
+
     def settle(self) -> None:
         """Wait for the calls that block, for those who need what they bring."""
         for reader in self._readers:

@@ -5,18 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hosts import CARD as HEALTHY
 from hosts import view
 from loads import case
 
 from kvdoctor.causes import cards, device
-from kvdoctor.hostview import CardView, Foreign
+from kvdoctor.hostview import Activity, Foreign
 from kvdoctor.model import Finding, Verdict
 
-HEALTHY = CardView(
-    index=0, name="NVIDIA H200", occupancy=0.98, used=1e11, total=1.5e11, sm_clock=1.0, memory_clock=1.0,
-    reasons=(), loaded=10, generation=(5.0, 5.0), width=(16.0, 16.0), uncorrected=0.0, pending_rows=0.0,
-    xids=(), foreign=(), node=None,
-)  # fmt: skip
 STEADY = case()
 
 
@@ -92,3 +88,35 @@ def test_another_tenant_counts_when_it_computes(foreign, expected):
 def test_without_cards_the_gap_stays():
     unseen = device.check(replace(STEADY, host=view()))
     assert [f.verdict for f in unseen] == [Verdict.NO_DATA]
+
+
+@pytest.mark.parametrize(("name", "expected"), [("NVIDIA H200", Verdict.LIKELY), ("", Verdict.POSSIBLE)])
+def test_a_card_that_does_not_answer_is_the_fault_if_it_was_ever_read(name, expected):
+    found = of("ecc", missing="the card fell off the bus", name=name)
+    assert found is not None
+    assert (found.verdict, bool(found.share_seconds)) == (expected, expected is Verdict.LIKELY)
+    assert "Xid 79" in found.advice[0].do
+
+
+def test_a_lost_card_is_not_judged_by_what_it_told_before():
+    assert of("throttled", missing="the card needs a reset") is None
+
+
+def test_an_instance_is_judged_for_its_tenants_only():
+    seen = replace(STEADY, host=view(cards=(replace(HEALTHY, instance="3"),)))
+    assert [f.subclass for f in device.check(seen)] == ["throttled"]  # the gap of cards that are not seen
+
+
+def test_a_narrow_link_shows_what_it_carries_and_who_counted():
+    found = of("link_degraded", link=2e10, link_source="GPM PCIe counters", replays=7.0)
+    assert found is not None
+    told = {e.source: (e.value, e.threshold) for e in found.evidence}
+    assert told["GPM PCIe counters"] == (2e10, pytest.approx(63e9))
+    assert told["NVML PCIe replay counter"] == (7.0, None)
+
+
+def test_time_in_context_switches_stands_beside_a_second_tenant():
+    busy = Foreign(7, 2 * cards.BIG, cards.BUSY)
+    found = of("shared", foreign=(busy,), activity=Activity("GPM", 10.0, switching=0.02))
+    assert found is not None
+    assert (found.evidence[-1].value, found.evidence[-1].source) == (0.02, "GPM")

@@ -221,3 +221,19 @@ def test_pcie_windows_are_opened_only_where_no_counter_tells(watch, stage):
     stage.at(1)
     found = values(old.read().text)
     assert found['host_gpu_link_bytes_per_second{gpu="0",direction="receive"}'] == 1e9
+
+
+def test_windows_that_block_delay_no_other_reading(watch, stage):
+    cards = tuple(Card(index) for index in range(8))
+    scene = (*scenes.BEFORE_HOPPER, "* nvmlDeviceGetPcieThroughput 0 hang:0.3")
+    place = watch(*scene, cards=cards, number=8)
+    found = values(place.read().text)
+    assert place.waits
+    assert [index for index in range(8) if f'host_gpu_memory_bytes{{gpu="{index}"}}' in found] == list(
+        range(8)
+    )
+    place.settle()
+    assert not place.waits
+    stage.at(1)
+    later = values(place.read().text)
+    assert len([key for key in later if key.startswith("host_gpu_link_bytes_per_second")]) == 16
