@@ -59,6 +59,9 @@ Seconds = Annotated[
 Json = Annotated[
     str | None, typer.Option(metavar="[FILE]", help="one JSON line a probe, to FILE or standard output")
 ]
+Html = Annotated[
+    str | None, typer.Option(metavar="FILE", help="the results with a figure of the tiers as one HTML file")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +152,7 @@ def probe(
     seconds: Seconds = None,
     force: Force = False,
     json: Json = None,
+    html: Html = None,
 ) -> None:
     """Measure what each tier of memory really delivers here, by real transfers. Without a PROBE, list their cost.
 
@@ -189,7 +193,7 @@ def probe(
     if not names:
         _list(line)
         return
-    _show(_measured(names, line, seconds, force), json, model=model, gpu=gpu, tp=tp)
+    _show(_measured(names, line, seconds, force), json, html, model=model, gpu=gpu, tp=tp)
 
 
 def _names(words: list[str]) -> list[str]:
@@ -238,7 +242,13 @@ def _measured(names: list[str], line: Line, seconds: float | None, force: bool) 
 
 
 def _show(
-    results: list[dict[str, Any]], json: str | None, *, model: str | None, gpu: str | None, tp: int
+    results: list[dict[str, Any]],
+    json: str | None,
+    html: str | None,
+    *,
+    model: str | None,
+    gpu: str | None,
+    tp: int,
 ) -> None:
     """Print lines of JSON or text, with the table of tiers where a model is named; exit 1 when nothing was measured."""
     from kvdoctor.commands.fartier import table
@@ -248,7 +258,11 @@ def _show(
         results = [*results, table(results, model, gpu, tp)]
     lines = "".join(json_format.dumps(result) + "\n" for result in results)
     if json is not None and json != "-":
-        _write(lines, json)
+        _write(lines, json, '{"schema_version"')
+    if html is not None:
+        from kvdoctor.render.probe_html import render as render_html
+
+        _write(render_html(results), html, "<!doctype html>")
     if json == "-":
         sys.stdout.write(lines)
     else:
@@ -257,9 +271,8 @@ def _show(
         raise typer.Exit(FAILED)
 
 
-def _write(text: str, where: str) -> None:
-    """Write the lines to a new file, or to one that holds such lines."""
-    begin = '{"schema_version"'
+def _write(text: str, where: str, begin: str) -> None:
+    """Write to a new file, or over one that begins as ours do."""
     try:
         if os.path.exists(where):
             with open(where, encoding="utf-8", errors="replace") as old:

@@ -17,15 +17,21 @@ def render(results: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join("\n".join(_paragraph(result)) + "\n" for result in results)
 
 
+def heading(result: Mapping[str, Any]) -> str:
+    """Name a probe and what it measured on what; refusals have a name only."""
+    name = str(result["probe"])
+    return f"{name}: {result['measures']} ({result['device']})" if "rows" in result else name
+
+
 def _paragraph(result: Mapping[str, Any]) -> list[str]:
     name = str(result["probe"])
     for key in ("refused", "failed"):
         if key in result:
             cure = result[key]["cure"]
             return [f"{name} {key}: {result[key]['reason']}", *([f"  -> {cure}"] if cure else [])]
-    lines = [f"{name}: {result['measures']} ({result['device']})"]
+    lines = [heading(result)]
     lines += BODIES.get(name, _rows)(result)
-    lines += [f"  {note}" for note in _notes(result)]
+    lines += [f"  {note}" for note in notes(result)]
     for gap in result.get("gaps", ()):
         lines += [f"  not measured, {gap['source']}: {gap['reason']}", f"    -> {gap['cure']}"]
     return lines
@@ -60,7 +66,7 @@ def _row(row: Mapping[str, Any]) -> str:
     return text
 
 
-def _notes(result: Mapping[str, Any]) -> list[str]:
+def notes(result: Mapping[str, Any]) -> list[str]:
     """What a reader must know to use the figures."""
     about = result.get("conditions", {})
     notes = []
@@ -112,11 +118,12 @@ def _tiers(result: Mapping[str, Any]) -> list[str]:
     for row in result["rows"]:
         compute = duration(row["recompute_seconds"]) if row["recompute_seconds"] is not None else "?"
         line = f"  {row['tier']:<30.30} {count(row['tokens']):>8} {duration(row['fetch_seconds']):>10} {compute:>10}"
-        lines.append(f"{line}  {_wins(row)}".rstrip())
+        lines.append(f"{line}  {wins(row)}".rstrip())
     return lines
 
 
-def _wins(row: Mapping[str, Any]) -> str:
+def wins(row: Mapping[str, Any]) -> str:
+    """Say from how many tokens on a fetch is faster; empty where computing was not known."""
     if row["recompute_seconds"] is None:
         return ""
     even = row["break_even_tokens"]

@@ -1,0 +1,105 @@
+"""Results of probes as one static page, with the tiers' rates as bars on a scale of powers of ten."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from kvdoctor.render.probe_text import heading, notes, wins
+from kvdoctor.render.roofline_markup import figure, paragraph, section, table
+from kvdoctor.render.roofline_scale import Axis
+from kvdoctor.render.roofline_svg import text
+from kvdoctor.units import count, duration, gib, rate_bytes
+
+_FOLDER = Path(__file__).parent
+WIDTH, LEFT, RIGHT, BAR, GAP, FOOT = 640, 190, 90, 20, 12, 28
+"""Sizes of the figure in SVG units: names to the left of the bars, rates to their right."""
+
+
+def render(results: Sequence[Mapping[str, Any]]) -> str:
+    """Return the page; the same bytes for the same results."""
+    tiers = next((r for r in results if r["probe"] == "tiers" and "rows" in r), None)
+    body = "".join(section(heading(result), _body(result)) for result in results)
+    shown = section("Tiers of this machine", figure(bars(tiers), _CAPTION)) if tiers else ""
+    css = "".join((_FOLDER / name).read_text(encoding="utf-8") for name in ("report.css", "roofline.css"))
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>kvdoctor probe</title><style>{css}</style></head><body><main>"
+        f"<header><p class='name'>kvdoctor probe</p></header>{shown}{body}</main></body></html>\n"
+    )
+
+
+_CAPTION = "What each tier delivers, measured here: each step to the right is ten times faster."
+
+
+def bars(result: Mapping[str, Any]) -> str:
+    """Draw one bar a tier, from the power of ten below the slowest to the one above the fastest."""
+    rates = {row["tier"]: float(row["bytes_per_s"]) for row in result["rows"]}
+    low, high = math.floor(math.log10(min(rates.values()))), math.ceil(math.log10(max(rates.values())))
+    axis = Axis(10.0**low, 10.0 ** max(high, low + 1), log=True)
+    span, height = WIDTH - LEFT - RIGHT, len(rates) * (BAR + GAP) + FOOT
+    parts = []
+    for power in range(low, max(high, low + 1) + 1):
+        x = LEFT + axis.at(10.0**power) * span
+        parts.append(
+            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{height - FOOT}" stroke="currentColor" opacity=".2"/>'
+        )
+        parts.append(text(x, height - 8, rate_bytes(10.0**power)))
+    for number, (name, rate) in enumerate(rates.items()):
+        y, length = number * (BAR + GAP) + GAP / 2, max(2.0, axis.at(rate) * span)
+        parts.append(text(LEFT - 8, y + BAR * 0.7, name, anchor="end"))
+        parts.append(
+            f'<rect x="{LEFT}" y="{y:.1f}" width="{length:.1f}" height="{BAR}" fill="currentColor" opacity=".5"/>'
+        )
+        parts.append(text(LEFT + length + 6, y + BAR * 0.7, rate_bytes(rate), anchor="start"))
+    told = ", ".join(f"{name} {rate_bytes(rate)}" for name, rate in rates.items())
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(told)}">{"".join(parts)}</svg>'
+    )
+
+
+def _body(result: Mapping[str, Any]) -> str:
+    """The table of one result, and what to mind."""
+    for key in ("refused", "failed"):
+        if key in result:
+            return paragraph(f"{result[key]['reason']}. {result[key]['cure']}")
+    shown = _tiers(result) if result["probe"] == "tiers" else _rows(result)
+    return shown + "".join(paragraph(note, "soft small") for note in notes(result))
+
+
+def _rows(result: Mapping[str, Any]) -> str:
+    """One row an operation; what has no rate is a request, told by its TTFT."""
+    rows = []
+    for row in result["rows"]:
+        found = row.get("latency_seconds")
+        rows.append(
+            (
+                " ".join(filter(None, (row["op"], row.get("direction")))),
+                gib(row["block_bytes"]) if "block_bytes" in row else "",
+                count(row["queue_depth"]) if row.get("queue_depth") else "",
+                rate_bytes(row["bytes_per_s"]) if "bytes_per_s" in row else duration(row["ttft_seconds"]),
+                duration(found["p50"]) if found else "",
+                duration(found["p99"]) if found else "",
+            )
+        )
+    return table(("", "block", "depth", "rate or TTFT", "p50", "p99"), rows)
+
+
+def _tiers(result: Mapping[str, Any]) -> str:
+    """One row a tier and length."""
+    rows = [
+        (
+            row["tier"],
+            count(row["tokens"]),
+            duration(row["fetch_seconds"]),
+            duration(row["recompute_seconds"]) if row["recompute_seconds"] is not None else "?",
+            wins(row),
+        )
+        for row in result["rows"]
+    ]
+    return table(("prefix in", "tokens", "fetch", "compute", "fetch wins"), rows)

@@ -1,0 +1,40 @@
+"""Results of probes as a page: the tiers as bars, nothing from outside as markup."""
+
+from __future__ import annotations
+
+import re
+
+from kvdoctor.render.probe_html import bars, render
+
+
+def tier(name, rate, tokens=1024):
+    times = {"fetch_seconds": 0.1, "recompute_seconds": 0.2, "break_even_tokens": 0.0}
+    return {"tier": name, "tokens": tokens, "bytes_per_s": rate, **times}
+
+
+TIERS = {
+    "probe": "tiers",
+    "measures": "fetching",
+    "device": "H100",
+    "rows": [tier("HBM", 3e12), tier("HBM", 3e12, 8192), tier("disk", 3e9), tier("<b>peer</b>", 1.5e8)],
+    "conditions": {},
+}
+
+
+def test_each_tier_is_one_bar_and_ten_times_faster_is_one_step():
+    svg = bars(TIERS)
+    lengths = [float(w) for w in re.findall(r'<rect [^>]*width="([\d.]+)"', svg)]
+    assert len(lengths) == 3
+    step = 360 / 5  # from 100 MB/s to 10 TB/s
+    assert abs((lengths[0] - lengths[1]) - 3 * step) < 0.2
+
+
+def test_the_figure_is_told_in_words_too():
+    assert 'aria-label="HBM 3.00 TB/s, disk 3.00 GB/s' in bars(TIERS)
+
+
+def test_text_from_outside_is_no_markup():
+    page = render([TIERS, {"probe": "nvme", "refused": {"reason": "<script>", "cure": "x"}}])
+    assert "<b>peer" not in page
+    assert "<script" not in page
+    assert "Tiers of this machine" in page
