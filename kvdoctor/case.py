@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 from kvdoctor import metrics as m
 from kvdoctor.hostview import HostView
 from kvdoctor.joined import Joined
-from kvdoctor.ledger import IN_STEP, PREFILL, STALL, STEP_UNDER_WAY, UNEXPLAINED, itl_ledger, ttft_ledger
+from kvdoctor.ledger import (
+    IN_STEP,
+    KV_STALL,
+    PREFILL,
+    STALL,
+    STEP_UNDER_WAY,
+    UNEXPLAINED,
+    itl_ledger,
+    ttft_ledger,
+)
 from kvdoctor.machine import Machine
 from kvdoctor.metrics import Quantity
 from kvdoctor.model import Evidence, Ledger, Objective
@@ -77,6 +86,11 @@ class Case:
         """Seconds of a mean request spent waiting after preemptions."""
         return self.itl.part(STALL) * self.gaps if self.itl else 0.0
 
+    @property
+    def kv_stall(self) -> float:
+        """Seconds of a mean request that its decode waits for KV from outer tiers."""
+        return self.itl.part(KV_STALL) * self.gaps if self.itl else 0.0
+
     def share(self, seconds: float) -> float:
         """Return seconds of a request as a share of the whole request, 0 when nothing was served."""
         return seconds / self.currency if self.currency else 0.0
@@ -135,6 +149,27 @@ def transfer_wait(timeline: Timeline, traffic: Traffic) -> float | None:
     return seconds / number * min(1.0, number / traffic.first_tokens)
 
 
+def decode_loads(timeline: Timeline, traffic: Traffic, machine: Machine) -> float:
+    """Seconds per output gap that loads took which no prompt asked for: for sequences already in decode.
+
+    Of the bytes loaded, those of prompt tokens promised or come from outside are taken off; where a token's
+    bytes are unknown and prompts did load, nothing is left. Every sequence in the batch may wait for a load.
+    """
+    size, seconds = (
+        sum(timeline.delta(q) or 0.0 for q in pair)
+        for pair in ((m.LOAD_BYTES, m.TIER_READ_BYTES), (m.LOAD_SECONDS, m.TIER_READ_SECONDS))
+    )
+    named = [timeline.delta(q) or 0.0 for q in (m.CACHED_HOST, m.CACHED_DISK, m.CACHED_EXTERNAL)]
+    told = (traffic.external_hits, traffic.external_delivered)
+    if not size or not seconds or traffic.itl is None or not traffic.itl.count or None in told:
+        return 0.0
+    tokens = max(sum(named), *(value or 0.0 for value in told))
+    read = machine.step(1.0, 1.0)
+    each = read.kv if read is not None else 0.0
+    share = max(0.0, 1 - tokens * each / size) if each else float(not tokens)
+    return seconds * share * max(1.0, traffic.decode_batch or 1.0) / traffic.itl.count
+
+
 def build_case(
     timeline: Timeline,
     machine: Machine,
@@ -150,7 +185,7 @@ def build_case(
         machine=machine,
         objective=objective,
         ttft=ttft_ledger(seen, load=load_seconds(timeline, seen), transfer=transfer_wait(timeline, seen)),
-        itl=itl_ledger(seen, machine, len(timeline.ranks)),
+        itl=itl_ledger(seen, machine, len(timeline.ranks), loads=decode_loads(timeline, seen, machine)),
         waits=wait_shares(timeline, seen),
         facts=dict(facts or {}),
         host=host,

@@ -92,7 +92,7 @@ def unhealthy(case: Case, findings: tuple[Finding, ...]) -> tuple[str, ...]:
     reasons = [
         f"{metric.value.upper()} p95 misses its objective" for metric, r in misses(case).items() if r > 1
     ]
-    waits = case.stall
+    waits = case.stall + case.kv_stall
     if case.ttft is not None:
         waits += case.ttft.part(QUEUE) + case.ttft.part(KV_LOAD)
     if case.share(waits) >= WAITS:

@@ -21,6 +21,7 @@ WEIGHTS, KV_READS, COMPUTE, IN_STEP, STALL = (
     "prefill_in_step",
     "preemption_stall",
 )
+KV_STALL = "kv_stall"
 HIDDEN = 0.5
 """Tail's excess over the prompts' share of full steps, below which the steady step itself is full of prefill."""
 IMPOSSIBLE = 1.05
@@ -118,8 +119,11 @@ def preemption_stall(traffic: Traffic) -> float:
     return min(max(0.0, waited - first) / traffic.generated, tail.excess / traffic.itl.count)
 
 
-def itl_ledger(traffic: Traffic, machine: Machine, ranks: int = 1) -> Ledger | None:
-    """Split the mean ITL. Reads are modelled only where shape and ceiling are known. None without a gap."""
+def itl_ledger(traffic: Traffic, machine: Machine, ranks: int = 1, *, loads: float = 0.0) -> Ledger | None:
+    """Split the mean ITL. Reads are modelled only where shape and ceiling are known. None without a gap.
+
+    `loads` are seconds per gap that loads for sequences in decode took: a stall as far as the tail shows one.
+    """
     itl, tail = traffic.itl, traffic.tail
     if itl is None or not itl.mean or tail is None:
         return None
@@ -127,10 +131,13 @@ def itl_ledger(traffic: Traffic, machine: Machine, ranks: int = 1) -> Ledger | N
     parts = []
     if stall:
         parts.append(Part(STALL, stall, Basis.MEASURED, note="waiting after preemptions over output tokens"))
-    beside = _beside(traffic, itl, tail, stall)
+    waited = min(loads, max(0.0, tail.excess / itl.count - stall))
+    if waited:
+        parts.append(Part(KV_STALL, waited, Basis.UPPER_BOUND, note="loads for sequences in decode"))
+    beside = _beside(traffic, itl, tail, stall + waited)
     if beside.seconds:
         parts.append(Part(IN_STEP, beside.seconds, beside.basis, note=beside.note))
-    steady = itl.mean - stall - beside.seconds
+    steady = itl.mean - stall - waited - beside.seconds
     parts += _reads(traffic, machine, steady, ranks)
     left = max(0.0, itl.mean - sum(p.seconds for p in parts))
     split = any(p.name == WEIGHTS for p in parts)

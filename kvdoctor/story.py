@@ -22,6 +22,7 @@ PART_NAMES = {
     "compute": "computing",
     "prefill_in_step": "prefill of others inside the steps",
     "preemption_stall": "stalls after preemption",
+    "kv_stall": "waiting for KV in decode",
     "unexplained": "not explained",
 }
 OPEN = 0.25
