@@ -85,6 +85,7 @@ def _one(names: str, seconds: float, seed: int, output: Output, save: str | None
         say("")
         diagnosis = _diagnosed(live, scene, seconds, save)
         window = diagnosis.window
+        live.end_load()
         clients = truth.seen(live.records, window.start, window.seconds)
     contract = jsonlib.loads(as_json.render(diagnosis))
     told = truth.truth(chosen, scene, seed, contract, clients)

@@ -152,9 +152,11 @@ def decode_stall(scene: Scene, rng: random.Random) -> Scene:
 
 def dropped_loads(scene: Scene, rng: random.Random) -> Scene:
     """The tier promises blocks and does not hold on to them: making room for them pushes them out."""
-    prefixes = rng.randint(9, 11)
-    tier = TierSetting("host", 25 * prefixes - 90)
-    scene = _far(scene, tier).set(pin_promises=False).ask(prefixes=prefixes)
+    prefixes, pool = rng.randint(12, 15), 110
+    # A request brings 27 new blocks: the tier just holds the prefix whose turn it is, as its oldest.
+    tier = TierSetting("host", 27 * prefixes - pool + 16)
+    scene = _far(scene, tier, pool=pool).set(pin_promises=False)
+    scene = scene.ask(clients=1, prefixes=prefixes, pause_s=(0.0, 0.05))
     return scene.drew(prefixes=prefixes, tier_blocks=tier.blocks)
 
 
@@ -188,7 +190,8 @@ def handover(scene: Scene, rng: random.Random) -> Scene:
 def host(scene: Scene, rng: random.Random) -> Scene:
     """Python that ranks requests runs in the engine's loop, in each step."""
     seconds = rng.uniform(0.05, 0.08)
-    return scene.set(ranking_s=seconds).ask(pause_s=(0.0, 0.1)).drew(ranking_s=seconds)
+    scene = scene.set(ranking_s=seconds).ask(outputs=(12, 20), pause_s=(0.0, 0.1))
+    return scene.drew(ranking_s=seconds)
 
 
 def tokenizer(scene: Scene, rng: random.Random) -> Scene:
@@ -225,7 +228,7 @@ def queueing(scene: Scene, rng: random.Random) -> Scene:
 def interference(scene: Scene, rng: random.Random) -> Scene:
     """Long new prompts are computed in one piece inside the steps of those that decode."""
     words = rng.randint(700, 900)
-    scene = scene.set(max_num_batched_tokens=1024).ask(clients=4, prefix=48, outputs=(80, 120))
+    scene = scene.set(pool_blocks=3000, max_num_batched_tokens=1024).ask(clients=4, prefix=48, outputs=(80, 120))
     long = Group(1, (0.8, 1.2), prefixes=0, prefix=words, tail=(0, 20), outputs=(2, 4))
     return replace(scene, beside=(long,)).drew(prompt_tokens=words)
 

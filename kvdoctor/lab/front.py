@@ -7,6 +7,7 @@ import itertools
 import threading
 import time
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 
@@ -38,6 +39,8 @@ class Front:
         self.gone = False
         self._open: dict[str, Open] = {}
         self._numbers = itertools.count()
+        # One thread, so that the event loop answers others while a long prompt is tokenized.
+        self._tokenizing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tokenizer")
 
     def listen(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start the thread that reads what the engine core sends."""
@@ -47,7 +50,7 @@ class Front:
         self, prompt: str | Sequence[int], max_tokens: int, arrival: float
     ) -> AsyncIterator[tuple[Update, Life]]:
         """Updates of one request. Raises Refusal where it can never run, or the core has gone."""
-        tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        tokens = await self._encode(prompt) if isinstance(prompt, str) else list(prompt)
         name = f"cmpl-{next(self._numbers)}"
         entry = self._open[name] = Open(Life(arrival, len(tokens)))
         try:
@@ -81,6 +84,9 @@ class Front:
             self.gone = True
             for entry in self._open.values():
                 entry.updates.put_nowait(None)
+
+    async def _encode(self, text: str) -> list[int]:
+        return await asyncio.get_running_loop().run_in_executor(self._tokenizing, self.tokenizer.encode, text)
 
     def _update(self, update: Update, now: float) -> None:
         entry = self._open.get(update.name)

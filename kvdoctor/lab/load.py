@@ -2,6 +2,7 @@
 
 The wants are one line of JSON on standard input; it ends when that closes. Each finished request is one JSON line on
 standard output: wall start, one offset per token, prompt and cached tokens, and the error of one that failed.
+Requests that are under way at the end are written as far as they have come, with `cut`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import http.client
 import itertools
 import json
+import os
 import random
 import sys
 import threading
@@ -35,6 +37,8 @@ class Client:
         self.rng = random.Random(f"{wants.seed}/{name}")
         self.prefixes = prefixes
         self.began = began
+        self.current: dict[str, object] | None = None
+        """The record of the request under way."""
         self._turns: Iterator[str] = itertools.cycle(prefixes)
 
     def prompt(self) -> str:
@@ -58,6 +62,7 @@ class Client:
         }
         start, zero = time.time(), time.monotonic()
         record: dict[str, object] = {"start": start, "token_s": [], "error": None}
+        self.current = record
         try:
             self._stream(json.dumps(body).encode(), record, zero)
         except _FAILURES as failure:
@@ -69,8 +74,8 @@ class Client:
         while True:
             record = self.ask()
             with out:
-                sys.stdout.write(json.dumps(record) + "\n")
-                sys.stdout.flush()
+                self.current = None
+                _write(record)
             time.sleep(self.rng.uniform(*self.group.pause_s) + (_RETRY_S if record["error"] else 0.0))
 
     def _stream(self, body: bytes, record: dict[str, object], zero: float) -> None:
@@ -93,6 +98,11 @@ class Client:
 
     def _whole(self, span: Span) -> int:
         return self.rng.randint(round(span[0]), round(span[1]))
+
+
+def _write(record: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(record) + "\n")
+    sys.stdout.flush()
 
 
 def _note(event: dict[str, object], record: dict[str, object], times: list[float], at: float) -> None:
@@ -126,9 +136,16 @@ def clients(wants: Wants) -> Iterator[Client]:
 def main() -> None:
     """Start the clients; end with whoever started us."""
     out = threading.Lock()
-    for client in clients(from_line(sys.stdin.readline())):
+    everybody = tuple(clients(from_line(sys.stdin.readline())))
+    for client in everybody:
         threading.Thread(target=client.run, args=(out,), daemon=True).start()
     sys.stdin.read()
+    out.acquire()  # for good: nobody writes after us
+    for client in everybody:
+        if client.current is not None:
+            _write(client.current | {"cut": True})
+    sys.stdout.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

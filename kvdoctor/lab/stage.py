@@ -41,6 +41,8 @@ class Live:
     """What the clients saw, one JSON line a request."""
     read_bytes_per_s: float
     """What a plain read of memory reached before the server started."""
+    end_load: Callable[[], None]
+    """Ends the clients, so that their records are whole."""
 
 
 def missing() -> tuple[str, ...]:
@@ -73,9 +75,11 @@ def staged(scene: Scene, *, seed: int, say: Say) -> Iterator[Live]:
             quota.move(cgroup, server.pid)
         records = folder / "requests.jsonl"
         asked = wants.Wants(url, MODEL, seed, (scene.group, *scene.beside))
-        stack.enter_context(loading(asked, records))
+        clients = contextlib.ExitStack()
+        stack.callback(clients.close)
+        clients.enter_context(loading(asked, records))
         wait_warm(scene.warm_s, server, say)
-        yield Live(server.pid, url, records, rate)
+        yield Live(server.pid, url, records, rate, clients.close)
 
 
 def write_model(folder: Path, shape: Shape) -> Path:
