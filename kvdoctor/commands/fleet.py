@@ -11,7 +11,9 @@ import typer
 from kvdoctor.errors import KvdoctorError
 
 if TYPE_CHECKING:
+    from kvdoctor.engines.engine import Engine
     from kvdoctor.fleet import Fleet, Replica
+    from kvdoctor.metrics import Quantity
     from kvdoctor.model import Evidence
     from kvdoctor.recording import Recording
 
@@ -55,25 +57,34 @@ def fleet(
     typer.echo(table(found))
 
 
+MEANS = frozenset(
+    ("prefill", "decode", "e2e", "prompt_length", "output_length", "request_computed", "request_preemptions",
+     "kv_lookup")
+)  # fmt: skip
+"""Histograms of which only the mean is used."""
+
+
+def _names(engine: Engine, quantity: Quantity) -> set[str]:
+    """Return the raw names of a quantity, those under other prefixes too."""
+    own = {select.name for terms in engine.signals.get(quantity, ()) for select in terms}
+    moved = {
+        there + name[len(here) :] for name in own for there, here in engine.renames if name.startswith(here)
+    }
+    return own | moved
+
+
 def read_server(url: str, since: str, match: list[str] | tuple[()], api_key: str | None) -> Recording:
     """Read the vocabulary's names from a server. The token goes to this URL and to no other."""
     from kvdoctor.engines import ENGINES, LAYERS
-    from kvdoctor.engines.engine import Engine
     from kvdoctor.readers.prometheus_api import read_api, seconds_of
 
-    def names(engine: Engine) -> set[str]:
-        own = {s.name for alternatives in engine.signals.values() for terms in alternatives for s in terms}
-        moved = {
-            there + name[len(here) :]
-            for name in own
-            for there, here in engine.renames
-            if name.startswith(here)
-        }
-        return own | moved
-
-    wanted = set().union(*(names(engine) for engine in (*ENGINES, *LAYERS)))
+    engines: tuple[Engine, ...] = (*ENGINES, *LAYERS)
+    wanted = {name for engine in engines for quantity in engine.signals for name in _names(engine, quantity)}
+    plain = {
+        name for engine in engines for q in engine.signals if q.name in MEANS for name in _names(engine, q)
+    }
     token = api_key or os.environ.get(API_KEY)
-    return read_api(url, since=seconds_of(since), matches=match, wanted=wanted, token=token)
+    return read_api(url, since=seconds_of(since), matches=match, wanted=wanted, unbucketed=plain, token=token)
 
 
 def _files(files: list[str]) -> Recording:

@@ -147,18 +147,21 @@ def read_api(
     since: float,
     matches: Sequence[str] = (),
     wanted: Iterable[str],
+    unbucketed: Iterable[str] = (),
     token: str | None = None,
     now: float | None = None,
 ) -> Recording:
     """Read what a server holds of the wanted names over `since` seconds, a source for each replica.
 
     `wanted` are names as engines export them, a histogram by its family; what is not among them is not asked for.
+    Of histograms in `unbucketed`, sum and count are enough.
     """
     end = time.time() if now is None else now
     with Api(url, token=token) as api:
         known = set(wanted)
         inner = [selector(match) for match in matches] or ['__name__=~".+"']
-        names = [n for n in api.names(inner, end - since, end) if _stem(n, known)]
+        needless = {f"{name}_bucket" for name in unbucketed}
+        names = [n for n in api.names(inner, end - since, end) if _stem(n, known) and n not in needless]
         if not names:
             raise KvdoctorError(
                 f"{api.name} holds no metric of an engine or a KV layer that is known here",

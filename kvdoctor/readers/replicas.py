@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
+from array import array
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from kvdoctor.recording import Column, Labels, Source, add_reading
 
@@ -13,7 +16,13 @@ ADDED = frozenset((*PLACES, "prometheus", "prometheus_replica", "receive", "tena
 """Labels that are left out: where a series was scraped, and which of two like servers scraped it."""
 MAX_REPLICAS = 2000
 
-Samples = list[tuple[float, float]]
+
+@dataclass(slots=True)
+class _Series:
+    """Samples of one series, in the order in which they came."""
+
+    at: array[float] = field(default_factory=lambda: array("d"))
+    value: array[float] = field(default_factory=lambda: array("d"))
 
 
 class Replicas:
@@ -21,7 +30,7 @@ class Replicas:
 
     def __init__(self) -> None:
         self.samples = 0
-        self._places: dict[tuple[str, ...], dict[tuple[str, Labels], Samples]] = {}
+        self._places: dict[tuple[str, ...], dict[tuple[str, Labels], _Series]] = {}
 
     def add(self, labels: dict[str, str], samples: Sequence[object]) -> None:
         """Take in one series; samples that are no pair of numbers are left out."""
@@ -30,10 +39,11 @@ class Replicas:
         if not name or (place not in self._places and len(self._places) >= MAX_REPLICAS):
             return
         own = tuple(sorted((k, v) for k, v in labels.items() if k not in ADDED))
-        points = [point for sample in samples if (point := _point(sample)) is not None]
-        self.samples += len(points)
-        kept = self._places.setdefault(place, {}).setdefault((name, own), [])
-        kept.extend(points)
+        series = self._places.setdefault(place, {}).setdefault((name, own), _Series())
+        at, value = _points(samples)
+        series.at.extend(at)
+        series.value.extend(value)
+        self.samples += len(at)
 
     def sources(self, start: float) -> list[Source]:
         """Return the replicas in the order of their names, times counted from `start`."""
@@ -52,41 +62,56 @@ def _names(places: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
     return {p: name if counts[name] == 1 else "/".join(filter(None, p)) for p, name in short.items()}
 
 
-def _point(sample: object) -> tuple[float, float] | None:
+def _points(samples: Sequence[object]) -> tuple[list[float], list[float]]:
+    """Return times and values; what is no pair of numbers, and NaN, is left out."""
+    try:
+        at = [float(one[0]) for one in samples]  # type: ignore[index]
+        value = [float(one[1]) for one in samples]  # type: ignore[index]
+    except (TypeError, ValueError, IndexError, KeyError):
+        pairs = [pair for one in samples if (pair := _pair(one)) is not None]
+        at, value = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    if all(map(math.isfinite, value)) and all(map(math.isfinite, at)):
+        return at, value
+    kept = [(t, v) for t, v in zip(at, value, strict=True) if math.isfinite(t) and not math.isnan(v)]
+    return [t for t, _ in kept], [v for _, v in kept]
+
+
+def _pair(sample: object) -> tuple[float, float] | None:
     if not isinstance(sample, list) or len(sample) != 2:
         return None
     try:
-        at, value = float(sample[0]), float(sample[1])
+        return float(sample[0]), float(sample[1])
     except (TypeError, ValueError):
         return None
-    return (at, value) if math.isfinite(at) and not math.isnan(value) else None
 
 
-def _source(name: str, series: dict[tuple[str, Labels], Samples], start: float) -> Source:
+def _source(name: str, series: dict[tuple[str, Labels], _Series], start: float) -> Source:
     """Bring the series of one replica onto the times of its scrapes."""
-    times = sorted({at for samples in series.values() for at, _ in samples})
+    times = sorted(set().union(*(one.at for one in series.values())))
     index = {at: number for number, at in enumerate(times)}
     source = Source(name, "prometheus", start)
     for at in times:
         add_reading(source, at=at - start, took=0.0, size=0, ids=(), values=())
-    for (metric, labels), samples in sorted(series.items()):
+    for (metric, labels), one in sorted(series.items(), key=lambda each: each[0]):
         column = Column(metric, labels, "")
-        _fill(column, sorted(samples), index, len(times))
+        _fill(column, one, index, len(times))
         if column.index:
             source.columns.append(column)
     return source
 
 
-def _fill(column: Column, samples: Samples, index: dict[float, int], readings: int) -> None:
+def _fill(column: Column, series: _Series, index: dict[float, int], readings: int) -> None:
     """Keep the changes; a series that ends before the last scrape is gone from the next one on."""
-    before = math.nan
-    last = -1
-    for at, value in samples:
-        last = index[at]
-        if value != before:
-            column.index.append(last)
-            column.value.append(value)
-            before = value
-    if 0 <= last < readings - 1:
+    at, values = series.at, series.value
+    if any(map(operator.gt, at, at[1:])):
+        ordered = sorted(zip(at, values, strict=True))
+        at, values = array("d", (t for t, _ in ordered)), array("d", (v for _, v in ordered))
+    if not at:
+        return
+    moved = [0, *(n for n, same in enumerate(map(operator.eq, values, values[1:]), 1) if not same)]
+    column.index.extend(index[at[n]] for n in moved)
+    column.value.extend(values[n] for n in moved)
+    last = index[at[-1]]
+    if last < readings - 1:
         column.index.append(last + 1)
         column.value.append(math.nan)
