@@ -11,6 +11,7 @@ from kvdoctor import __version__
 from kvdoctor.commands import judging, recording, streams
 from kvdoctor.commands.argv import with_defaults
 from kvdoctor.commands.demo import demo
+from kvdoctor.commands.fleet import fleet
 from kvdoctor.commands.light import LightGroup
 from kvdoctor.commands.probe import probe
 from kvdoctor.commands.targets import targets
@@ -53,6 +54,7 @@ for _command in (
     recording.record,
     judging.report,
     judging.diff,
+    fleet,
     recording.export,
     probe,
 ):
