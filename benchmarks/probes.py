@@ -28,10 +28,10 @@ MIB = 2**20
 SIZE = 256 * MIB
 NICE = ["nice", "-n", "10"]
 LIMIT_S = 240.0
-RATES_MBIT = (200, 1000)
+RATES_MBIT = (200, 500)
 BURST = "64kb"
 """tbf's bucket: 512 kbit."""
-Pair = tuple[float, float]
+Pair = tuple[list[float], list[float]]
 
 
 def output(argv: list[str], **options: Any) -> str:
@@ -48,23 +48,28 @@ def probe(name: str, **options: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def rate(rows: list[dict[str, Any]], op: str, **about: Any) -> float:
-    """Return the rate of the row that fits."""
+def repeats(rows: list[dict[str, Any]], op: str, **about: Any) -> list[float]:
+    """Return the repeats of the row that fits, in bytes/s."""
     return next(
-        float(row["bytes_per_s"])
+        [float(each) for each in row["repeats"]]
         for row in rows
         if row["op"] == op and all(about[key] == row.get(key, row["conditions"].get(key)) for key in about)
     )
 
 
 def compared(name: str, pairs: list[Pair], low: float, high: float) -> dict[str, Any]:
-    """Return the ratios of one comparison and whether their median lies between the bars."""
-    ratios = [ours / theirs for ours, theirs in pairs]
+    """Return the ratios of the rounds' medians, whether their median lies between the bars, and that of the best.
+
+    Each pair holds the repeats of one round. On a machine that others use, the best of all repeats is what the two
+    could do; the medians also tell whom the scheduler favoured.
+    """
+    ratios = [statistics.median(ours) / statistics.median(theirs) for ours, theirs in pairs]
     middle = statistics.median(ratios)
+    best = [max(max(side) for side in sides) for sides in zip(*pairs, strict=True)]
     return {
         "what": name,
-        "probe_bytes_per_s": statistics.median(ours for ours, _ in pairs),
-        "yardstick_bytes_per_s": statistics.median(theirs for _, theirs in pairs),
+        "best_bytes_per_s": {"probe": best[0], "yardstick": best[1]},
+        "ratio_of_the_best": round(best[0] / best[1], 3),
         "ratios": [round(each, 3) for each in ratios],
         "ratio": round(middle, 3),
         "bar": [low, high],
@@ -86,8 +91,8 @@ def memory(rounds: int, folder: str) -> list[dict[str, Any]]:
             rows = probe("hbm", device="cpu", size=SIZE)
             mbw = output(["mbw", "-q", "-n", "7", "-t0", str(SIZE // MIB)]).splitlines()
             copied = [float(line.split()[-2]) * MIB for line in mbw if line.strip()[:1].isdigit()]
-            reads.append((rate(rows, "read", threads=threads), statistics.median(loop)))
-            copies.append((rate(rows, "copy", threads=1), statistics.median(copied)))
+            reads.append((repeats(rows, "read", threads=threads), loop))
+            copies.append((repeats(rows, "copy", threads=1), copied))
     return [
         compared(f"memory read, {threads} threads, against a C loop", reads, 0.9, 1.1),
         compared("memory copy, 1 thread, against mbw", copies, 0.85, 1.15),
@@ -111,7 +116,7 @@ def disk(rounds: int, folder: str) -> list[dict[str, Any]]:
             done = json.loads(output([*argv, "--rw=randread", "--loops=3"]))
             theirs = float(done["jobs"][0]["read"]["bw_bytes"])
             rows = probe("nvme", path=made, size=SIZE, depths=[16])
-            pairs.append((rate(rows, "random read", queue_depth=16, block_bytes=MIB), theirs))
+            pairs.append((repeats(rows, "random read", queue_depth=16, block_bytes=MIB), [theirs]))
     return [compared("disk, 1 MiB random read, depth 16, against fio", pairs, 0.85, 1.15)]
 
 
@@ -135,7 +140,7 @@ def inside(rounds: int, folder: str) -> list[dict[str, Any]]:
         found.append(
             compared(
                 f"network at {mbit} Mbit/s, payload over the set rate",
-                [(o, line) for o, _ in pairs],
+                [(o, [line]) for o, _ in pairs],
                 0.94 * 0.985,
                 0.95 * 1.015,
             )
@@ -154,9 +159,9 @@ def streams(rounds: int) -> list[Pair]:
         pairs = []
         for _ in range(rounds):
             done = json.loads(output(["iperf3", "-c", "127.0.0.1", "-t", "2", "-O", "1", "-l", "1M", "-J"]))
-            rows = probe("network", messages=[MIB], streams=2, seconds=1.0)
-            ours = rate(rows, "transfer", direction="to peer", streams=1)
-            pairs.append((ours, done["end"]["sum_received"]["bits_per_second"] / 8))
+            rows = probe("network", messages=[MIB], streams=2, seconds=1.0, others=False)
+            ours = repeats(rows, "transfer", direction="to peer", streams=1)
+            pairs.append((ours, [done["end"]["sum_received"]["bits_per_second"] / 8]))
         return pairs
     finally:
         server.terminate()

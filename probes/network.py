@@ -47,6 +47,8 @@ class Options:
     """Of one transfer."""
     blocks: tuple[int, ...] = ()
     """Sizes of KV objects for a store; 1 MiB and 4 MiB where none is given."""
+    others: bool = True
+    """Also measure through gloo and a Mooncake store where they are there."""
     mooncake: str = ""
     """host:port of a Mooncake master, and of its metadata server behind a comma."""
 
@@ -137,7 +139,7 @@ class _Client:
         for done, (says, measure_row) in enumerate(plans):
             self.tell(says, done / len(plans))
             rows.append(measure_row())
-        extra, gaps = self._other_transports(local)
+        extra, gaps = self._other_transports(local) if self.options.others else ([], [])
         rows += extra
         return {
             "probe": "network",
