@@ -122,7 +122,7 @@ class PagedCache:
         last = (1, self.page) if is_key and self.transposed else (width, 1)
         strides = (self.block_bytes // size, self.page * width, *last)
         shape = (self.blocks, self.config.kv_heads, self.page, width)
-        return typed.as_strided(shape, strides, offset // size)
+        return typed.as_strided(shape, strides, typed.storage_offset() + offset // size)
 
 
 def _bytes(tensor: Tensor) -> memoryview:
