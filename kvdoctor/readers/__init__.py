@@ -13,6 +13,7 @@ from kvdoctor.readers.opened import READABLE, Opened, open_file
 from kvdoctor.readers.pages import Page, foreign, pages_of
 from kvdoctor.readers.series import Series
 from kvdoctor.readers.single import Singles
+from kvdoctor.readers.situations import situations
 from kvdoctor.recording import Recording
 from kvdoctor.restore import load_stream
 
@@ -45,7 +46,8 @@ def _read(path: str, singles: Singles, logs: Logs) -> Recording | None:
         if first is None:
             raise KvdoctorError(f"{file.name} has nothing in it: {file.trouble or 'it is blank'}", READABLE)
         if second is None and first.wall is None and not first.failed:
-            singles.add(file, path, first)
+            for part in situations(first.text):
+                singles.add(file, path, Page(part))
             return None
         return _series(file, first, second, found)
 
