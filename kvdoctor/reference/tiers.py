@@ -119,10 +119,14 @@ class Tiers:
     def store(self, key: Key, data: memoryview) -> None:
         """Take a block that the pool evicts; the nearest tier's oldest moves one tier down, and so on."""
         with self._lock:
-            if tier := self.holds(key):
-                tier.kept.move_to_end(key)
-            else:
+            tier = self.holds(key)
+            if tier is not None and tier is not self.levels[0] and key not in tier.pins:
+                tier.drop(key)
+                tier = None
+            if tier is None:
                 self._store_at(0, key, data)
+            else:
+                tier.kept.move_to_end(key)
 
     def load(self, hashes: Sequence[Key], buffer: Callable[[int], memoryview]) -> int:
         """Fill `buffer(0)`, `buffer(1)` ... with the blocks; returns how many came before the first that did not."""
@@ -169,7 +173,8 @@ class Tiers:
             tier.traffic.dropped_blocks += 1
             return
         moved = memoryview(bytearray(size))
-        if tier.read(key, moved):
+        # Not `tier.read`: what only passes on to the next tier is no load.
+        if tier.store.read(key, moved):
             tier.drop(key)
             self._store_at(level + 1, key, moved)
 

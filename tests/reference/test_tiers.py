@@ -98,7 +98,16 @@ def test_the_oldest_moves_down_and_out_of_the_last_tier():
     assert loaded(tiers, b"\1", b"\2", b"\3") == [b"\1", b"\2", b"\3"]
     near, far = (tier.traffic for tier in tiers.levels)
     assert (near.stored_bytes, far.stored_bytes) == (4 * SIZE, 2 * SIZE)
-    assert (far.loaded_pieces, far.dropped_blocks) == (2, 1)
+    assert (near.loaded_pieces, far.loaded_pieces, far.dropped_blocks) == (2, 1, 1)
+
+
+def test_a_block_that_was_hit_far_away_comes_to_lie_near_when_it_is_evicted_again():
+    tiers = two_levels(1, 2)
+    tiers.store(b"\0", block(0))
+    tiers.store(b"\1", block(1))
+    assert tiers.holds(b"\0") is tiers.levels[1]
+    tiers.store(b"\0", block(0))
+    assert [tiers.holds(key) for key in (b"\0", b"\1")] == list(tiers.levels)
 
 
 def test_a_promise_ends_at_the_first_gap():
