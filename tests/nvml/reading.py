@@ -23,6 +23,11 @@ def gaps(page):
     return found
 
 
+def told(page):
+    """All gaps as one text."""
+    return " | ".join(f"{source}: {reason} ({cure})" for source, reason, cure in gaps(page))
+
+
 def read(place, stage, times=2):
     """Read a second apart; return the last page."""
     page = place.read()
