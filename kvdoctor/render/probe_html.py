@@ -12,7 +12,7 @@ from kvdoctor.render.probe_text import heading, notes, wins
 from kvdoctor.render.roofline_markup import figure, paragraph, section, table
 from kvdoctor.render.roofline_scale import Axis
 from kvdoctor.render.roofline_svg import text
-from kvdoctor.units import count, duration, gib, rate_bytes
+from kvdoctor.units import count, counted, duration, gib, rate_bytes
 
 _FOLDER = Path(__file__).parent
 WIDTH, LEFT, RIGHT, BAR, GAP, FOOT = 640, 190, 90, 20, 12, 28
@@ -79,7 +79,7 @@ def _rows(result: Mapping[str, Any]) -> str:
         found = row.get("latency_seconds")
         rows.append(
             (
-                " ".join(filter(None, (row["op"], row.get("direction")))),
+                _name(row, result["conditions"].get("path")),
                 gib(row["block_bytes"]) if "block_bytes" in row else "",
                 count(row["queue_depth"]) if row.get("queue_depth") else "",
                 rate_bytes(row["bytes_per_s"]) if "bytes_per_s" in row else duration(row["ttft_seconds"]),
@@ -88,6 +88,19 @@ def _rows(result: Mapping[str, Any]) -> str:
             )
         )
     return table(("", "block", "depth", "rate or TTFT", "p50", "p99"), rows)
+
+
+def _name(row: Mapping[str, Any], usual: str | None) -> str:
+    """Name an operation by what tells it from others of its kind: direction, threads or streams, another path."""
+    about = row["conditions"]
+    words = [row["op"], row.get("direction") or ""]
+    words += [
+        counted(about[key], noun)
+        for key, noun in (("threads", "thread"), ("streams", "stream"))
+        if key in about
+    ]
+    words.append(about["path"] if about.get("path", usual) != usual else "")
+    return ", ".join(filter(None, words))
 
 
 def _tiers(result: Mapping[str, Any]) -> str:

@@ -38,3 +38,12 @@ def test_text_from_outside_is_no_markup():
     assert "<b>peer" not in page
     assert "<script" not in page
     assert "Tiers of this machine" in page
+
+
+def test_rows_that_went_through_the_page_cache_say_so():
+    row = {"op": "read", "block_bytes": 1, "bytes_per_s": 1e9, "latency_seconds": None, "repeats": [1e9]}
+    rows = [{**row, "conditions": {"path": path}} for path in ("O_DIRECT", "page cache, second reading")]
+    about = {"path": "O_DIRECT", "file_bytes": 1, "file_system": "ext4"}
+    page = render([{"probe": "nvme", "measures": "m", "device": "d", "rows": rows, "conditions": about}])
+    assert ">read</th>" in page
+    assert ">read, page cache, second reading</th>" in page
