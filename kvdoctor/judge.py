@@ -97,13 +97,18 @@ def unhealthy(case: Case, findings: tuple[Finding, ...]) -> tuple[str, ...]:
         waits += case.ttft.part(QUEUE) + case.ttft.part(KV_LOAD)
     if case.share(waits) >= WAITS:
         reasons.append(f"waits and stalls take {100 * case.share(waits):.0f}% of a request")
-    likely = [f for f in findings if f.bound is Bound.HIT_RATE and f.verdict is Verdict.LIKELY]
+    likely = [f for f in findings if _avoidable(f) and f.verdict is Verdict.LIKELY]
     lost = sum(max(f.share_seconds, f.recoverable_seconds or 0.0) for f in likely)
     if case.share(lost) >= AVOIDABLE and lost >= AVOIDABLE_SECONDS:
         reasons.append(f"avoidable prefill takes {100 * case.share(lost):.0f}% of a request")
     if tail(case.traffic.itl):
         reasons.append("ITL has a tail: p99 is over three times p50")
     return tuple(reasons)
+
+
+def _avoidable(finding: Finding) -> bool:
+    """Say whether a finding is about prompts that are computed and need not be."""
+    return finding.bound is Bound.HIT_RATE or finding.subclass == "prefix_eviction"
 
 
 def _whole(case: Case, metric: Metric) -> float:
@@ -118,7 +123,7 @@ def _root(named: Finding, findings: tuple[Finding, ...]) -> Finding:
     if named.bound is not Bound.COMPUTE or named.subclass == "speculation":
         return named
     likely = [f for f in findings if f.verdict is Verdict.LIKELY]
-    lost = [f for f in likely if f.bound is Bound.HIT_RATE or f.subclass == "prefix_eviction"]
+    lost = [f for f in likely if _avoidable(f)]
     best = max(lost, key=lambda f: f.share_seconds, default=None)
     if best is not None and best.share_seconds >= ROOT * named.share_seconds:
         return best
@@ -160,6 +165,8 @@ def _same_bound(case: Case, named: Finding, findings: tuple[Finding, ...]) -> Fi
     prefill = next((f for f in likely if f.subclass == "prefill"), None)
     if named.subclass == "interference" and prefill is not None:
         return _root(prefill, findings) if (case.traffic.prefill_share or 0.0) >= PACES else named
+    if named.bound is Bound.OFFLOAD:
+        return max(likely, key=lambda f: f.share_seconds)
     if named.bound is Bound.CAPACITY:
         costliest = max(likely, key=lambda f: f.share_seconds)
         thrash = next((f for f in likely if f.subclass == "preemption"), costliest)
