@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kvdoctor.model import Diagnosis
 
 DEFAULT = "offload"
-OBJECTIVES = "ttft=250ms,itl=40ms"
+OBJECTIVES = "ttft=500ms,itl=30ms"
 """What a healthy lab server keeps with room to spare; told to every diagnosis alike."""
 _ALL_FAILED = 1
 

@@ -14,19 +14,23 @@ NONE = "none"
 HEALTHY = "healthy"
 FAST_LINK = 1e9
 """Bytes/s of the link to a remote pool that is not slow."""
-_MB = 1e6
+PREFIX = 400
+"""Tokens of each prefix that lies in a tier."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Sizes of the model; all in fp32."""
+    """Sizes of the model; all in fp32.
 
-    hidden: int = 256
-    layers: int = 4
-    heads: int = 8
-    kv_heads: int = 4
+    By default deep and narrow: a step is many small products, far from the rate of memory, and a prompt costs much.
+    """
+
+    hidden: int = 96
+    layers: int = 32
+    heads: int = 3
+    kv_heads: int = 1
     head_dim: int = 32
-    ffn: int = 704
+    ffn: int = 256
 
     @property
     def token_bytes(self) -> int:
@@ -93,13 +97,11 @@ def none(scene: Scene, rng: random.Random) -> Scene:
 
 def bandwidth(scene: Scene, rng: random.Random) -> Scene:
     """Sequences whose KV is large against weights and caches."""
-    clients = rng.randint(7, 9)
-    shape = Shape(hidden=256, layers=2, heads=64, kv_heads=64, head_dim=128, ffn=704)
-    scene = replace(scene, shape=shape).set(pool_blocks=clients * 48, max_num_batched_tokens=256)
-    scene = scene.ask(
-        clients=clients, prefixes=0, prefix=160, tail=(0, 120), outputs=(220, 420), pause_s=(0, 0)
-    )
-    return scene.warm(16).drew(sequences=clients)
+    clients = rng.randint(8, 10)
+    shape = Shape(hidden=64, layers=2, heads=128, kv_heads=64, head_dim=128, ffn=128)
+    scene = replace(scene, shape=shape).set(pool_blocks=clients * 54)
+    scene = scene.ask(clients=clients, prefixes=0, prefix=300, tail=(0, 120), pause_s=(0, 0))
+    return scene.ask(outputs=(220, 420)).warm(16).drew(sequences=clients)
 
 
 def preemption(scene: Scene, rng: random.Random) -> Scene:
@@ -122,32 +124,31 @@ def eviction(scene: Scene, rng: random.Random) -> Scene:
 def _far(scene: Scene, tier: TierSetting, *, pool: int = 110) -> Scene:
     """Prefixes that the pool does not keep and a tier does."""
     scene = scene.set(pool_blocks=pool, tiers=(tier,))
-    scene = scene.ask(clients=2, prefixes=10, prefix=400, in_turn=True, tail=(8, 16), outputs=(16, 24))
+    scene = scene.ask(clients=2, prefixes=10, prefix=PREFIX, in_turn=True, tail=(8, 16), outputs=(16, 24))
     return scene.ask(pause_s=(0.0, 0.1)).warm(10)
+
+
+def _rate(scene: Scene, tokens: int, seconds: float) -> float:
+    """Bytes/s at which the whole blocks of so many tokens need so many seconds."""
+    size = scene.settings.block_size
+    return tokens // size * size * scene.shape.token_bytes / seconds
 
 
 def offload(scene: Scene, rng: random.Random) -> Scene:
     """Hits lie on a slow file, and the engine stands still while they are read."""
-    rate = rng.uniform(2.5, 5) * _MB
-    scene = _far(scene, TierSetting("file", 600, rate)).set(prefetch=False)
-    return scene.drew(tier_bytes_per_s=rate, load_s=_load_s(scene, rate))
-
-
-def _load_s(scene: Scene, rate: float) -> float:
-    """Seconds that the blocks of a prefix need."""
-    size = scene.settings.block_size
-    return scene.group.prefix // size * size * scene.shape.token_bytes / rate
+    load = rng.uniform(0.35, 0.6)
+    rate = _rate(scene, PREFIX, load)
+    scene = _far(scene, TierSetting("file", 600, rate)).set(prefetch=False).ask(clients=1)
+    return scene.drew(tier_bytes_per_s=rate, load_s=load)
 
 
 def decode_stall(scene: Scene, rng: random.Random) -> Scene:
     """Blocks of running requests are moved to a slow tier and fetched back, while everybody waits."""
-    rate, every = rng.uniform(4, 6) * _MB, rng.uniform(0.4, 0.6)
-    tier = TierSetting("host", 600, rate)
-    scene = scene.set(pool_blocks=400, tiers=(tier,), prefetch=False, park_s=every)
-    scene = scene.ask(
-        clients=3, prefixes=1, prefix=16, tail=(240, 320), outputs=(120, 180), pause_s=(0.0, 0.2)
-    )
-    return scene.warm(6).drew(tier_bytes_per_s=rate, park_s=every)
+    load, every = rng.uniform(0.25, 0.4), rng.uniform(0.5, 0.7)
+    rate = _rate(scene, 400, load)
+    scene = scene.set(pool_blocks=600, tiers=(TierSetting("host", 600, rate),), prefetch=False, park_s=every)
+    scene = scene.ask(clients=3, prefixes=1, prefix=16, tail=(240, 320), outputs=(120, 180))
+    return scene.ask(pause_s=(0.0, 0.2)).warm(6).drew(tier_bytes_per_s=rate, park_s=every)
 
 
 def dropped_loads(scene: Scene, rng: random.Random) -> Scene:
@@ -175,9 +176,10 @@ def caching_off(scene: Scene, rng: random.Random) -> Scene:
 
 def network(scene: Scene, rng: random.Random) -> Scene:
     """Hits lie in another process's memory, behind a slow link."""
-    rate = rng.uniform(3, 6) * _MB
-    scene = replace(_far(scene, TierSetting("remote", 600, rate)), link=rate)
-    return scene.drew(link_bytes_per_s=rate, load_s=_load_s(scene, rate))
+    load = rng.uniform(0.35, 0.6)
+    rate = _rate(scene, PREFIX, load)
+    scene = replace(_far(scene, TierSetting("remote", 600, rate)), link=rate).ask(clients=1)
+    return scene.drew(link_bytes_per_s=rate, load_s=load)
 
 
 def handover(scene: Scene, rng: random.Random) -> Scene:
@@ -226,11 +228,12 @@ def queueing(scene: Scene, rng: random.Random) -> Scene:
 
 
 def interference(scene: Scene, rng: random.Random) -> Scene:
-    """Long new prompts are computed in one piece inside the steps of those that decode."""
-    words = rng.randint(700, 900)
-    scene = scene.set(pool_blocks=3000, max_num_batched_tokens=1024).ask(clients=4, prefix=48, outputs=(80, 120))
-    long = Group(1, (0.8, 1.2), prefixes=0, prefix=words, tail=(0, 20), outputs=(2, 4))
-    return replace(scene, beside=(long,)).drew(prompt_tokens=words)
+    """New prompts are computed in long pieces inside the steps of those that decode."""
+    words, pause = rng.randint(600, 800), rng.uniform(1.4, 1.8)
+    scene = scene.set(pool_blocks=2000, max_num_batched_tokens=128)
+    scene = scene.ask(clients=4, prefix=48, outputs=(100, 160), pause_s=(0.0, 0.05))
+    long = Group(1, (0.0, 0.0), prefixes=0, prefix=words, tail=(0, 20), outputs=(1, 1), pause_share=pause)
+    return replace(scene, beside=(long,)).drew(prompt_tokens=words, pause_over_answer=pause)
 
 
 FAULTS = (

@@ -72,11 +72,14 @@ class Client:
     def run(self, out: threading.Lock) -> None:
         """Ask until the process ends."""
         while True:
+            began = time.monotonic()
             record = self.ask()
+            took = time.monotonic() - began
             with out:
                 self.current = None
                 _write(record)
-            time.sleep(self.rng.uniform(*self.group.pause_s) + (_RETRY_S if record["error"] else 0.0))
+            pause = self.rng.uniform(*self.group.pause_s) + self.group.pause_share * took
+            time.sleep(pause + (_RETRY_S if record["error"] else 0.0))
 
     def _stream(self, body: bytes, record: dict[str, object], zero: float) -> None:
         """Send a request and note when each token came."""

@@ -17,6 +17,8 @@ class Group:
 
     clients: int = 3
     pause_s: Span = (0.1, 0.3)
+    pause_share: float = 0.0
+    """A pause on top: this times what the last answer took, so that slow and fast machines are as busy."""
     prefixes: int = 1
     """Different shared prefixes; 0 for prompts that share nothing."""
     prefix: int = 240
