@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 
 from kvdoctor.lab.settings import Settings, from_line
 
-_END_S = 10.0
+_END_S = 5.0
 """How long the engine core may take to end."""
 _GRACE_S = 1
 """How long open connections may take to end."""
@@ -51,7 +51,7 @@ def end_with_stdin(end: Callable[[], None]) -> None:
     """Call `end` when standard input closes, and leave for good where that does not help."""
     select.select([0], [], [])
     end()
-    time.sleep(_END_S)
+    time.sleep(2 * _END_S)
     os._exit(1)
 
 
@@ -59,21 +59,26 @@ def end_with_stdin(end: Callable[[], None]) -> None:
 def engine_core(settings: Settings, folder: str) -> Iterator[Connection]:
     """The engine core in a process of its own, and our end of the socket between us."""
     ours, theirs = socket.socketpair()
-    with ours, theirs:
-        process = subprocess.Popen([sys.executable, "-m", "kvdoctor.lab.core"], stdin=theirs.fileno())
-        theirs.close()
+    with ours:
+        with theirs:
+            process = subprocess.Popen([sys.executable, "-m", "kvdoctor.lab.core"], stdin=theirs.fileno())
         link = Connection(os.dup(ours.fileno()))
-    try:
-        link.send((settings, folder))
-        yield link
-    finally:
-        with contextlib.suppress(OSError):
-            link.close()
         try:
-            process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            link.send((settings, folder))
+            yield link
+        finally:
+            # Closing alone would not end a read that another thread is in.
+            with contextlib.suppress(OSError):
+                ours.shutdown(socket.SHUT_RDWR)
+            _wait(process)
+
+
+def _wait(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def serve(options: argparse.Namespace, settings: Settings, link: Connection) -> None:

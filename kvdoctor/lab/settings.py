@@ -59,6 +59,8 @@ def from_line(line: str) -> Settings:
         return Settings()
     try:
         found = json.loads(line)
+        if not isinstance(found, dict):
+            raise ValueError("it is no JSON object")
         return _settings(found)
     except (ValueError, TypeError) as error:
         raise KvdoctorError(

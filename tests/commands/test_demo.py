@@ -1,0 +1,115 @@
+"""`kvdoctor demo` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kvdoctor.commands.demo_all import run
+from kvdoctor.lab import quota, stage
+from kvdoctor.lab.faults import NAMES
+
+ROOT = Path(__file__).parents[2]
+DEMO = [sys.executable, "-m", "kvdoctor.cli", "demo"]
+installed = pytest.mark.skipif(bool(stage.missing()), reason=f"not installed: {', '.join(stage.missing())}")
+
+
+def demo(*words, **options):
+    return subprocess.run([*DEMO, *words], capture_output=True, text=True, check=False, cwd=ROOT, **options)
+
+
+def leftovers(folder):
+    """Files of a run, and processes that still work for it."""
+    found = list(folder.iterdir())
+    for process in Path("/proc").iterdir():
+        try:
+            environ = (process / "environ").read_bytes() if process.name.isdigit() else b""
+        except OSError:
+            continue
+        if f"TMPDIR={folder}".encode() in environ.split(b"\0"):
+            found.append(process)
+    return found
+
+
+def test_the_faults_are_listed_without_the_extra():
+    done = demo("--fault", "list")
+    assert done.returncode == 0
+    assert [line.split()[0] for line in done.stdout.splitlines()] == list(NAMES)
+
+
+def test_without_the_extra_one_sentence_names_what_is_missing_and_the_line_that_installs_it(
+    monkeypatch, capsys
+):
+    from kvdoctor import cli
+
+    monkeypatch.setattr(stage, "missing", lambda: ("torch", "uvicorn"))
+    monkeypatch.setattr(sys, "argv", ["kvdoctor", "demo"])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 1
+    told = capsys.readouterr().err
+    assert "torch, uvicorn" in told
+    assert "pip install 'kvdoctor[demo]'" in told
+
+
+@installed
+@pytest.mark.parametrize("names", ["nonsense", "none,host"])
+def test_an_unknown_fault_is_refused_before_anything_starts(names):
+    done = demo("--fault", names)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "try:" in done.stderr
+
+
+@installed
+def test_a_run_names_its_fault_agrees_with_its_clients_and_leaves_nothing(tmp_path):
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = demo("--fault", "host", "--seconds", "10", "--seed", "4", "--json", env=environment)
+    assert done.returncode == 0, done.stderr
+    contract = json.loads(done.stdout)
+    assert (contract["primary"], contract["subclass"]) == ("host", "scheduler")
+    assert contract["truth"]["named"] is True
+    assert contract["truth"]["faults"][0]["name"] == "host"
+    assert contract["truth"]["magnitudes"]["ranking_s"] > 0
+    assert contract["truth"]["clients"]["errors"] == 0
+    assert contract["targets"][0]["engine"] == "kvlab"
+    assert leftovers(tmp_path) == []
+
+
+@installed
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_ended_leaves_nothing(tmp_path, number):
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen(
+        [*DEMO, "--fault", "network", "--seed", "1"],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        for line in process.stderr:
+            if line.startswith("the load warms up"):
+                break
+        time.sleep(1)
+        process.send_signal(number)
+        process.stderr.read()
+        assert process.wait(60) in (130, 128 + number)
+    assert leftovers(tmp_path) == []
+
+
+@installed
+@pytest.mark.lab
+@pytest.mark.parametrize("name", NAMES)
+def test_every_fault_is_named(name):
+    if name == "cpu-throttled" and not quota.available():
+        pytest.skip("no CPU quota can be set here")
+    contract = run(name, 20.0, None)
+    assert contract["truth"]["named"], (contract["summary"], contract["truth"])
