@@ -20,8 +20,11 @@ from kvdoctor.target.family import Card
 
 NO_PACKAGE = Refused("the Python package for NVML is not installed", "pip install nvidia-ml-py")
 _NOT_SEEN = "in a container: share the host's pids (--pid=host); an engine on CPUs needs none"
-LIMIT = 2.0
-"""Seconds that all cards together have to answer; one that hangs is told and left alone."""
+LIMIT = 1.0
+"""Seconds that a card has to answer; one that hangs is told, and the others are read on without it."""
+
+NAP = 0.001
+"""Seconds between two looks at calls that block."""
 
 
 @dataclass(slots=True)
@@ -61,11 +64,8 @@ class Nvml:
         lines = Lines()
         self._open()
         used = self._used()
-        deadline = time.monotonic() + LIMIT
-        for watched in used:
-            watched.errand.send()
-        for watched in used:
-            self._take(lines, watched, deadline - time.monotonic())
+        for watched in used:  # one after the other: threads that call at once only wait for one another
+            self._take(lines, watched, LIMIT if watched.errand.send() else 0.0)
         if not used:
             lines.gap("nvml", "no process of the engine is seen on any card", _NOT_SEEN)
         self._xids(lines)
@@ -81,10 +81,10 @@ class Nvml:
         return any(reader.windows is not None and reader.windows.away for reader in self._readers)
 
     def settle(self) -> None:
-        """Wait for the calls that block, for those who need what they bring."""
-        for reader in self._readers:
-            if reader.windows is not None:
-                reader.windows.back(LIMIT)
+        """Wait until the calls that block are back, for those who need what they bring; it stays to be fetched."""
+        deadline = time.monotonic() + LIMIT
+        while self.waits and time.monotonic() < deadline:
+            time.sleep(NAP)
 
     def close(self) -> None:
         """Leave NVML open until the process ends: a call under way must not lose it."""

@@ -107,9 +107,10 @@ def test_a_card_that_never_gives_a_handle_leaves_the_others(watch, stage, code, 
 def test_a_card_that_hangs_holds_up_no_other(watch, stage, monkeypatch):
     monkeypatch.setattr("kvdoctor.collectors.nvml.LIMIT", 0.2)
     place = watch("0 nvmlDeviceGetClockInfo 0 hang:1", cards=(Card(0), Card(1)), number=2)
-    page = place.read()
-    assert 'host_gpu_memory_bytes{gpu="1"}' in values(page.text)
-    assert [(source, "did not answer" in reason) for source, reason, _ in gaps(page)] == [("GPU 0", True)]
+    for _ in range(2):
+        page = place.read()
+        assert 'host_gpu_memory_bytes{gpu="1"}' in values(page.text)
+        assert [(source, "did not answer" in reason) for source, reason, _ in gaps(page)] == [("GPU 0", True)]
 
 
 @pytest.mark.parametrize(
