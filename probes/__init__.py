@@ -23,6 +23,9 @@ PROBES: dict[str, Probe] = {
     "hbm": Probe("kvdoctor.probes.hbm", "memory bandwidth, of the GPU or else of the system", torch="used"),
     "pcie": Probe("kvdoctor.probes.pcie", "copies between host and GPU", torch="required"),
     "nvme": Probe("kvdoctor.probes.nvme", "the file system that holds the KV tier, or a folder given"),
+    "decode": Probe(
+        "kvdoctor.probes.decode", "decode of a model's shape, by a real engine", torch="required"
+    ),
     "network": Probe("kvdoctor.probes.network", "messages between two processes or hosts", torch="used"),
     "request": Probe("kvdoctor.probes.request", "one prompt as a miss and as a hit", in_all=False),
 }

@@ -18,14 +18,15 @@ TOKEN = "KVDOCTOR_TOKEN"
 FAILED = 1
 
 What = Annotated[
-    list[str] | None, typer.Argument(metavar="[PROBE]...", help="hbm, pcie, nvme, network, request or all")
+    list[str] | None,
+    typer.Argument(metavar="[PROBE]...", help="hbm, pcie, nvme, decode, network, request or all"),
 ]
 Pid = Annotated[
     int | None, typer.Option(help="the service: its Python, its KV layout, its latency while we probe")
 ]
 Url = Annotated[str | None, typer.Option(help="the service's address, likewise; where `request` goes to")]
 Python = Annotated[str | None, typer.Option(metavar="PATH", help="a Python that has torch")]
-Device = Annotated[str, typer.Option(help="hbm, pcie: auto, cpu, cuda, cuda:1")]
+Device = Annotated[str, typer.Option(help="hbm, pcie, decode: auto, cpu, cuda, cuda:1")]
 Size = Annotated[str | None, typer.Option(metavar="SIZE", help="bytes of a buffer or of the file: 512MiB")]
 Path_ = Annotated[
     str, typer.Option("--path", metavar="FOLDER", help="nvme: a folder on the disk in question [.]")
@@ -48,8 +49,14 @@ Prompt = Annotated[str | None, typer.Option("--prompt-file", metavar="FILE", hel
 Served = Annotated[str, typer.Option("--served-model", help="request: the model's name at the server")]
 Tokens = Annotated[int, typer.Option(help="request: output tokens")]
 Model = Annotated[
-    str | None, typer.Option(help="config.json, its folder, or a known model: fetch or recompute")
+    str | None,
+    typer.Option(help="config.json, its folder, or a known model: what to decode; fetch or recompute"),
 ]
+Batch = Annotated[int | None, typer.Option(help="decode: sequences [1, or the service's]")]
+Context = Annotated[
+    str | None, typer.Option(metavar="TOKENS", help="decode: of each sequence [1024, or the service's]")
+]
+KvDtype = Annotated[str, typer.Option(help="decode: fp32, bf16, fp16, fp8, int8, int4 [the weights']")]
 Gpu = Annotated[str | None, typer.Option(help="card that would recompute: H100, L4, ...")]
 Tp = Annotated[int, typer.Option(help="tensor-parallel size of one rank")]
 Force = Annotated[bool, typer.Option("--force", help="run although the GPU's state forbids it")]
@@ -81,6 +88,17 @@ class Line:
     prompt_file: str | None = None
     served_model: str = ""
     tokens: int = 4
+    model: str | None = None
+    batch: int | None = None
+    context: str | None = None
+    kv_dtype: str = ""
+
+
+def _decode(line: Line) -> dict[str, Any]:
+    from kvdoctor.commands.decoding import decode_options
+
+    wanted = decode_options(line.model, line.pid, line.batch, line.context)
+    return {**wanted, "kv_dtype": line.kv_dtype, "size": line.size, "device": line.device}
 
 
 def _hbm(line: Line) -> dict[str, Any]:
@@ -122,6 +140,7 @@ OPTIONS: dict[str, Callable[[Line], Mapping[str, Any]]] = {
     "hbm": _hbm,
     "pcie": _pcie,
     "nvme": _nvme,
+    "decode": _decode,
     "network": _network,
     "request": _request,
 }
@@ -149,6 +168,9 @@ def probe(
     model: Model = None,
     gpu: Gpu = None,
     tp: Tp = 1,
+    batch: Batch = None,
+    context: Context = None,
+    kv_dtype: KvDtype = "",
     seconds: Seconds = None,
     force: Force = False,
     json: Json = None,
@@ -161,6 +183,7 @@ def probe(
     \b
     kvdoctor probe
     kvdoctor probe hbm nvme --path /mnt/kv --json
+    kvdoctor probe decode --model Llama-3.1-8B --batch 8 --context 4k
     kvdoctor probe all --model Llama-3.1-8B --gpu H100
     kvdoctor probe network --serve --bind 10.0.0.2      (with KVDOCTOR_TOKEN set on both hosts)
     kvdoctor probe network --peer 10.0.0.2:47600
@@ -189,6 +212,10 @@ def probe(
         prompt_file=prompt_file,
         served_model=served_model,
         tokens=tokens,
+        model=model,
+        batch=batch,
+        context=context,
+        kv_dtype=kv_dtype,
     )
     if not names:
         _list(line)
@@ -254,7 +281,7 @@ def _show(
     from kvdoctor.commands.fartier import table
     from kvdoctor.render.probe_text import render
 
-    if model is not None:
+    if model is not None and any(result["probe"] != "decode" for result in results):
         results = [*results, table(results, model, gpu, tp)]
     lines = "".join(json_format.dumps(result) + "\n" for result in results)
     if json is not None and json != "-":

@@ -46,7 +46,7 @@ def filled(asked: Asked) -> tuple[Asked, ModelShape]:
 
     Raises KvdoctorError where there is no such server or nothing tells its model.
     """
-    found = _by_pid(int(asked.model)) if asked.model.isdigit() else _by_url(asked.model)
+    found = running(int(asked.model)) if asked.model.isdigit() else _by_url(asked.model)
     if found.shape is None:
         raise KvdoctorError(
             f"{asked.model} does not tell a model that is known here",
@@ -79,7 +79,7 @@ def _pool_bytes(asked: Asked, shape: ModelShape, tokens: float) -> float:
     return tokens * kv.growth_bytes(shape, layout=layout, storage=storage_of(asked))
 
 
-def _by_pid(pid: int) -> Running:
+def running(pid: int) -> Running:
     """What the process list, its command line, its files and its metrics tell."""
     from kvdoctor.target.look import look
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kvdoctor.render.probe_decode import body as decode_body
 from kvdoctor.units import count, counted, duration, gb, gib, percent, rate_bytes
 
 BUSY = 0.9
@@ -132,4 +133,4 @@ def wins(row: Mapping[str, Any]) -> str:
     return "always" if even <= 1 else f"from {count(round(even))}"
 
 
-BODIES = {"request": _request, "tiers": _tiers}
+BODIES = {"decode": decode_body, "request": _request, "tiers": _tiers}

@@ -1,0 +1,209 @@
+"""Decode as this machine can: a real paged engine on a model's shape, held against a plain read of the same memory.
+
+Footprint: the model's weights and KV, or a few layers of it where that is more than half of the free memory or than
+`--size`; up to about a minute of all processors, or of the GPU.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kvdoctor.errors import Unavailable
+from kvdoctor.probes import cuda, manners
+from kvdoctor.probes.child import Tell
+from kvdoctor.probes.decode_plan import PAGE, Fit, Work, fit, kv_layer_bytes, plan
+from kvdoctor.probes.footprint import Footprint
+from kvdoctor.probes.timing import Row, settle
+from kvdoctor.reference.config import ModelConfig, config_of
+
+if TYPE_CHECKING:
+    from kvdoctor.probes.decode_run import Bench
+
+
+MOST_BYTES = 4 * 2**30
+"""System memory that is taken at most unless --size says so: filling it with random numbers takes its time."""
+SECONDS = 90.0
+ROUNDS, LEAST_ROUNDS = 7, 3
+MEASURE_S = 20.0
+"""Seconds after which no further round begins, once there are the least."""
+SMALL: Mapping[str, object] = {
+    "model_type": "llama",
+    "hidden_size": 1024,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "head_dim": 64,
+    "intermediate_size": 2816,
+    "vocab_size": 16000,
+    "tie_word_embeddings": False,
+    "torch_dtype": "float32",
+}
+"""What is decoded where no model is named: 0.6 GB in fp32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What can be asked for."""
+
+    config: Mapping[str, object] = field(default_factory=lambda: SMALL)
+    """A config.json of a GQA transformer."""
+    model: str = "a Llama of 0.6 GB"
+    batch: int = 1
+    context: int = 1024
+    """Tokens that every sequence attends to."""
+    kv_dtype: str = ""
+    """Empty takes that of the weights."""
+    size: int = 0
+    """Most bytes of memory to take; 0 for half of what is free, and 4 GiB of system memory at most."""
+    device: str = "auto"
+    native: bool = True
+    """False keeps to torch on a CPU."""
+
+
+def footprint(options: Options) -> Footprint:
+    """Say what it takes at most."""
+    config, kv_dtype = _shape(options)
+    host = options.device == "cpu" or cuda.missing() is not None
+    room = _room(options) if host else options.size or 2**62
+    try:
+        taken = _planned(options, config, kv_dtype, room).bytes
+    except Unavailable:
+        taken = 0
+    what = "memory bandwidth of every processor" if host else "the GPU"
+    return Footprint(SECONDS, host_bytes=taken * host, device_bytes=taken * (not host), loads=what)
+
+
+def run(options: Options, tell: Tell) -> dict[str, Any]:
+    """Build, warm up, time steps and plain reads in turn, and say what the whole model would do."""
+    from kvdoctor.probes.decode_run import bench_of, device_of
+
+    config, kv_dtype = _shape(options)
+    device = device_of(options.device)
+    room = min(_room(options), options.size or MOST_BYTES) if device.is_host else device.room(options.size)
+    work = _planned(options, config, kv_dtype, room)
+    if device.is_host:
+        manners.require_memory(work.bytes, "the decode probe")
+    tell(f"building {work.counts[-1]} of {config.layers} layers, {work.bytes / 2**30:.1f} GiB", 0.05)
+    wanted = (options.batch, options.context, kv_dtype)
+    benches = bench_of(
+        config.with_layers(work.counts[-1]), wanted, work.counts, device, native=options.native
+    )
+    begin, used = time.perf_counter(), time.process_time()
+    seconds, reads, settled = _rounds(benches, tell)
+    threads = device.threads or 1
+    share = (time.process_time() - used) / (time.perf_counter() - begin) / threads
+    course: dict[str, Any] = {"settled": settled, "on_processor": min(1.0, share)}
+    if not device.is_host:
+        settle(benches[-1].launched)
+        course = {
+            "settled": settled,
+            "seconds_without_graph": [benches[-1].launched() for _ in range(LEAST_ROUNDS)],
+        }
+    line = fit(work.counts, [statistics.median(each) for each in seconds]) if len(work.counts) > 1 else None
+    return _result(options, config, kv_dtype, work, benches, seconds, reads, line, course)
+
+
+def _shape(options: Options) -> tuple[ModelConfig, str]:
+    """The model's sizes and the KV dtype."""
+    config = config_of(options.config)
+    return config, options.kv_dtype or config.dtype
+
+
+def _room(options: Options) -> int:
+    """Bytes of system memory that may be taken."""
+    return min(manners.room(), options.size or MOST_BYTES)
+
+
+def _planned(options: Options, config: ModelConfig, kv_dtype: str, room: int) -> Work:
+    """The layers to build."""
+    kv_layer = kv_layer_bytes(config, options.batch, options.context, kv_dtype)
+    return plan(config, kv_layer, room=room, cache=manners.last_level_cache())
+
+
+def _rounds(benches: list[Bench], tell: Tell) -> tuple[list[list[float]], list[float], bool]:
+    """Seconds of each bench's steps and of the plain reads, in turn, so that a disturbance meets all alike."""
+    settled = all([settle(bench.step) for bench in benches])
+    settle(benches[-1].read)
+    steps: list[list[float]] = [[] for _ in benches]
+    reads: list[float] = []
+    spent = 0.0
+    while len(reads) < ROUNDS and (len(reads) < LEAST_ROUNDS or spent < MEASURE_S):
+        tell(f"round {len(reads) + 1} of {ROUNDS}", 0.3 + 0.7 * len(reads) / ROUNDS)
+        for bench, taken in zip(benches, steps, strict=True):
+            taken.append(bench.step())
+        reads.append(benches[-1].read())
+        spent += reads[-1] + sum(taken[-1] for taken in steps)
+    return steps, reads, settled
+
+
+def _result(
+    options: Options,
+    config: ModelConfig,
+    kv_dtype: str,
+    work: Work,
+    benches: list[Bench],
+    seconds: list[list[float]],
+    reads: list[float],
+    line: Fit | None,
+    course: dict[str, Any],
+) -> dict[str, Any]:
+    """What was measured, and what it means for the whole model."""
+    last = benches[-1]
+    step = line.seconds(config.layers) if line else statistics.median(seconds[-1])
+    size = last.bytes_of(config.layers)
+    plain = last.read_bytes / statistics.median(reads)
+    rows = [
+        Row(
+            f"decode, {bench.layers} layers",
+            bench.bytes,
+            bench.bytes / statistics.median(taken),
+            _rates(bench.bytes, taken),
+        )
+        for bench, taken in zip(benches, seconds, strict=True)
+    ]
+    rows.append(Row("plain read", last.read_bytes, plain, _rates(last.read_bytes, reads)))
+    return {
+        "probe": "decode",
+        "measures": f"decode of {options.model}, batch {options.batch}, context {options.context}",
+        "device": last.device.name,
+        "step_seconds": step,
+        "tokens_per_s": options.batch / step,
+        "bytes_per_step": size,
+        "achieved_bytes_per_s": size / step,
+        "plain_read_bytes_per_s": plain,
+        "fraction": size / step / plain,
+        "best_fraction": last.bytes / min(seconds[-1]) / (last.read_bytes / min(reads)),
+        "step_repeats_seconds": [list(taken) for taken in seconds],
+        "basis": "fit over layers" if line else "measured",
+        "fit": {
+            "layers": list(work.counts),
+            "seconds_outside": line.seconds_outside,
+            "seconds_per_layer": line.seconds_per_layer,
+            "third_point_off": line.miss,
+        }
+        if line
+        else None,
+        "kv_relative_error": last.kv_error,
+        "rows": [row.as_dict() for row in rows],
+        "conditions": {
+            "model": options.model,
+            "layers": config.layers,
+            "batch": options.batch,
+            "context": options.context,
+            "weights": config.dtype,
+            "kv_dtype": kv_dtype,
+            "page": PAGE,
+            "block_table": "random permutation",
+            **course,
+            **last.device.conditions(native=options.native),
+        },
+    }
+
+
+def _rates(size: int, seconds: list[float]) -> tuple[float, ...]:
+    """Bytes a second of every repeat."""
+    return tuple(size / each for each in seconds)
