@@ -6,8 +6,7 @@ import pytest
 from loads import Page, timeline
 
 from kvdoctor import metrics as m
-from kvdoctor.engines import sglang
-from kvdoctor.engines import plain_name, recognise, version_range
+from kvdoctor.engines import plain_name, recognise, sglang, version_range
 from kvdoctor.engines.engine import any_of, labelled
 from kvdoctor.engines.vllm import ENGINE
 from kvdoctor.metrics import QUANTITIES, Kind

@@ -11,7 +11,7 @@ _SECONDS = ((rb"\xc2\xb5s", 1e-6), (rb"us", 1e-6), (rb"ms", MS), (rb"s\b", 1.0))
 
 TENSORRT = (
     Line(
-        "tensorrt-llm",
+        "tensorrt_llm",
         b"host_step_time = ",
         (
             number(lm.STEP, rb"host_step_time = ", rb" ?ms", MS),
@@ -19,7 +19,7 @@ TENSORRT = (
         ),
     ),
     Line(
-        "tensorrt-llm",
+        "tensorrt_llm",
         b"Active Request Count",
         (
             number(m.RUNNING, rb'Active Request Count"?: ?"?'),
@@ -28,7 +28,7 @@ TENSORRT = (
         ),
     ),
     Line(
-        "tensorrt-llm",
+        "tensorrt_llm",
         b'"iterLatencyMS"',
         (
             number(lm.STEP, rb'"iterLatencyMS": ?', scale=MS),
@@ -43,15 +43,15 @@ TENSORRT = (
         ),
     ),
     Line(
-        "tensorrt-llm",
+        "tensorrt_llm",
         b"max tokens in paged KV cache",
         (number(lm.POOL_TOKENS, rb"paged KV cache \("),),
         start=True,
     ),
     Line(
-        "tensorrt-llm", b"KV cache pages per sequence", (number(lm.LENGTH_CAP, rb"sequence: "),), start=True
+        "tensorrt_llm", b"KV cache pages per sequence", (number(lm.LENGTH_CAP, rb"sequence: "),), start=True
     ),
-    Line("tensorrt-llm", b"Number of tokens per block", (number(lm.BLOCK, rb"per block: "),), start=True),
+    Line("tensorrt_llm", b"Number of tokens per block", (number(lm.BLOCK, rb"per block: "),), start=True),
 )
 
 LLAMA = (
