@@ -44,7 +44,7 @@ def _events(view: LogView, evidence: tuple[Evidence, ...]) -> Opinion | None:
         return likely(Bound.CAPACITY, "admission", why, Grade.PROVEN, evidence, do=ROOM)
     out = max(view.values(m.SWAPPED), default=0.0)
     if out and not events:
-        subclass = "preemption" if "tensorrt-llm" in view.engines else "swap"
+        subclass = "preemption" if "tensorrt_llm" in view.engines else "swap"
         why = f"Up to {count(out)} requests are paused or swapped out for want of KV blocks."
         return likely(Bound.CAPACITY, subclass, why, Grade.PROVEN, evidence, do=ROOM)
     if not events:
