@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from kvdoctor.commands.output import print_note
@@ -29,8 +30,8 @@ def every(seconds: float, seed: int | None) -> bool:
     return right
 
 
-def run(names: str, seconds: float, seed: int | None) -> dict[str, Any]:
-    """One demo as JSON. Raises KvdoctorError where it fails, with what it said."""
+def run(names: str, seconds: float, seed: int | None, *, save: Path | None = None) -> dict[str, Any]:
+    """One demo as JSON, its recording kept in the folder `save`. Raises KvdoctorError where it fails."""
     from kvdoctor.errors import KvdoctorError
 
     argv = [
@@ -45,6 +46,7 @@ def run(names: str, seconds: float, seed: int | None) -> dict[str, Any]:
         "--json",
     ]
     argv += ["--seed", str(seed)] if seed is not None else []
+    argv += ["--save", str(save / f"{names}-{seed}.kvrec")] if save is not None else []
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode:
         said = done.stderr.strip().splitlines()
