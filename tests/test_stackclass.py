@@ -17,6 +17,7 @@ WORKER = "vllm.v1.worker.gpu_worker:Worker.execute_model;vllm.v1.worker.gpu_mode
 HF = "transformers.tokenization_utils_base:PreTrainedTokenizerBase"
 DETOKENIZER = "vllm.v1.engine.detokenizer"
 SAMPLE = "transformers.generation.utils:GenerationMixin._sample"
+LAB = "kvdoctor.lab.core:main;kvdoctor.lab.core:Core.serve;kvdoctor.reference.engine:Engine.step"
 SGLANG = "sglang.srt.managers.scheduler:Scheduler.event_loop_overlap"
 
 
@@ -24,6 +25,13 @@ SGLANG = "sglang.srt.managers.scheduler:Scheduler.event_loop_overlap"
     ("frames", "doing"),
     [
         (SCHEDULE, Doing.SCHEDULER),
+        (f"{LAB};kvdoctor.reference.scheduler:Scheduler.step", Doing.SCHEDULER),
+        (f"{LAB};kvdoctor.lab.planning:RankingScheduler.rank", Doing.SCHEDULER),
+        (f"{LAB};kvdoctor.lab.tiering:IndexedTiers.promise", Doing.KV_LOOKUP),
+        (f"{LAB};kvdoctor.reference.model:Transformer.run;kvdoctor.reference.linear:linear", Doing.FORWARD),
+        (f"{LAB};kvdoctor.reference.loader:Loader._run;kvdoctor.reference.stores:FileStore.read", Doing.DISK),
+        (f"{LAB};kvdoctor.lab.tiering:WatchedLoader.wait", Doing.CONNECTOR),
+        ("threading:Thread.run;kvdoctor.lab.tokenizer:Tokenizer.encode", Doing.TOKENIZER),
         (f"{SCHEDULE};{MANAGER}.allocate_slots", Doing.SCHEDULER),
         (f"{SCHEDULE};{MANAGER}.get_computed_blocks", Doing.KV_LOOKUP),
         (f"{SCHEDULE};vllm.v1.core.block_pool:BlockPool.get_cached_block", Doing.KV_LOOKUP),

@@ -38,6 +38,8 @@ from kvdoctor.target.serving import SERVING
         ("python /v/bin/lmdeploy serve api_server m", "lmdeploy", "api_server", ""),
         ("/opt/llama/llama-server -m x.gguf --metrics", "llamacpp", "api_server", ""),
         ("python -m dynamo.frontend", "dynamo", "api_server", ""),
+        ("python3 -m kvdoctor.lab.server --model m --port 1", "kvlab", "api_server", ""),
+        ("kvlab::EngineCore", "kvlab", "engine_core", ""),
         ("python -m dynamo.vllm --model m", "vllm", "dynamo_worker", ""),
         ("python /v/bin/lmcache server --port 1", "lmcache", "store", ""),
         ("mooncake_master --metrics_port 9003", "mooncake", "store", ""),
