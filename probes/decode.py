@@ -1,7 +1,7 @@
 """Decode as this machine can: a real paged engine on a model's shape, held against a plain read of the same memory.
 
-Footprint: the model's weights and KV, or a few layers of it where that is more than half of the free memory or than
-`--size`; up to about a minute of all processors, or of the GPU.
+Footprint: the model's weights and KV, or a few layers of it where that is more than half of the free memory, than
+4 GiB of it (24 of a GPU), or than `--size`; up to about a minute of all processors, or of the GPU.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from kvdoctor.probes.decode_run import Bench
 
 
-MOST_BYTES = 4 * 2**30
-"""System memory that is taken at most unless --size says so: filling it with random numbers takes its time."""
+MOST_BYTES, MOST_DEVICE_BYTES = 4 * 2**30, 24 * 2**30
+"""Taken at most of system memory, or of a GPU, unless --size says so: filling it with numbers takes time."""
 SECONDS = 90.0
 ROUNDS, LEAST_ROUNDS = 7, 3
 MEASURE_S = 20.0
@@ -58,7 +58,7 @@ class Options:
     kv_dtype: str = ""
     """Empty takes that of the weights."""
     size: int = 0
-    """Most bytes of memory to take; 0 for half of what is free, and 4 GiB of system memory at most."""
+    """Most bytes to take; 0 for half of what is free, and 4 GiB of system memory or 24 of a GPU at most."""
     device: str = "auto"
     native: bool = True
     """False keeps to torch on a CPU."""
@@ -68,9 +68,9 @@ def footprint(options: Options) -> Footprint:
     """Say what it takes at most."""
     config, kv_dtype = _shape(options)
     host = options.device == "cpu" or cuda.missing() is not None
-    room = _room(options) if host else options.size or 2**62
+    room = min(manners.room(), options.size or MOST_BYTES) if host else options.size or MOST_DEVICE_BYTES
     try:
-        taken = _planned(options, config, kv_dtype, room).bytes
+        taken = _planned(options, config, kv_dtype, room, 0).bytes
     except Unavailable:
         taken = 0
     what = "memory bandwidth of every processor" if host else "the GPU"
@@ -83,10 +83,9 @@ def run(options: Options, tell: Tell) -> dict[str, Any]:
 
     config, kv_dtype = _shape(options)
     device = device_of(options.device)
-    room = min(_room(options), options.size or MOST_BYTES) if device.is_host else device.room(options.size)
-    work = _planned(options, config, kv_dtype, room)
-    if device.is_host:
-        manners.require_memory(work.bytes, "the decode probe")
+    most = options.size or (MOST_BYTES if device.is_host else MOST_DEVICE_BYTES)
+    work = _planned(options, config, kv_dtype, min(device.room(), most), device.cache)
+    device.reserve(work.bytes)
     tell(f"building {work.counts[-1]} of {config.layers} layers, {work.bytes / 2**30:.1f} GiB", 0.05)
     wanted = (options.batch, options.context, kv_dtype)
     benches = bench_of(
@@ -113,15 +112,10 @@ def _shape(options: Options) -> tuple[ModelConfig, str]:
     return config, options.kv_dtype or config.dtype
 
 
-def _room(options: Options) -> int:
-    """Bytes of system memory that may be taken."""
-    return min(manners.room(), options.size or MOST_BYTES)
-
-
-def _planned(options: Options, config: ModelConfig, kv_dtype: str, room: int) -> Work:
+def _planned(options: Options, config: ModelConfig, kv_dtype: str, room: int, cache: int) -> Work:
     """The layers to build."""
     kv_layer = kv_layer_bytes(config, options.batch, options.context, kv_dtype)
-    return plan(config, kv_layer, room=room, cache=manners.last_level_cache())
+    return plan(config, kv_layer, room=room, cache=cache)
 
 
 def _rounds(benches: list[Bench], tell: Tell) -> tuple[list[list[float]], list[float], bool]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from kvdoctor.errors import Unavailable
-from kvdoctor.probes import cuda
+from kvdoctor.probes import cuda, manners
 from kvdoctor.probes.decode_plan import PAGE
 from kvdoctor.probes.timing import timed
 from kvdoctor.reference.batch import Batch, decode_batch
@@ -23,6 +23,8 @@ from kvdoctor.reference.model import Transformer
 from kvdoctor.reference.weights import Weights, random_weights
 
 SEED = 1
+_SMALL = 1000
+"""Tensors so many times smaller than the largest are left out of the plain read."""
 FILL_BYTES = 64 * 2**20
 """Random pages that are made; the other pages are copies of them."""
 
@@ -40,10 +42,24 @@ class Device:
         """Whether it is the CPU."""
         return self.place == "cpu"
 
-    def room(self, size: int) -> int:
-        """Bytes of a GPU that may be taken: half of what is free, beside the margin."""
-        free, _ = torch.cuda.mem_get_info(self.place)
-        return min(size or int(free), max(0, int(free) - cuda.MARGIN) // 2)
+    @property
+    def cache(self) -> int:
+        """Bytes of its last caches."""
+        return manners.last_level_cache() if self.is_host else cuda.cache_bytes(torch.device(self.place))
+
+    def room(self) -> int:
+        """Bytes that may be taken: half of what is free, beside a margin."""
+        if self.is_host:
+            return manners.room()
+        return max(0, int(torch.cuda.mem_get_info(self.place)[0]) - cuda.MARGIN) // 2
+
+    def reserve(self, size: int) -> None:
+        """Raise Unavailable where `size` bytes are not free after all; on a GPU, take no more than them."""
+        if self.is_host:
+            manners.require_memory(size, "the decode probe")
+            return
+        torch.cuda.set_device(self.place)
+        cuda.require_memory(torch.device(self.place), size)
 
     @property
     def threads(self) -> int:
@@ -144,8 +160,6 @@ def bench_of(
     rows, context, kv_dtype = wanted
     torch.manual_seed(SEED)
     columns = -(-context // PAGE)
-    if not device.is_host:
-        cuda.require_memory(torch.device(device.place), 0)
     weights = random_weights(config, seed=SEED, device=device.place)
     cache = PagedCache(config, rows * columns, PAGE, dtype=kv_dtype, device=device.place)
     fill(cache)
@@ -182,10 +196,12 @@ def kv_error(cache: PagedCache) -> float:
 
 
 def _streamed(weights: Weights, cache: PagedCache) -> list[Tensor]:
-    """All memory that a step of the whole could read: what the plain read is a read of."""
+    """What the plain read reads: all weights and KV but for vectors, whose calls cost more than they."""
     found = [weights.head, weights.norm, cache.memory]
     for layer in weights.layers:
         found += [*layer.fixed(), *(x for x in (layer.experts_gate_up, layer.experts_down) if x is not None)]
+    least = max(int(tensor.nbytes) for tensor in found) // _SMALL
+    found = [tensor for tensor in found if tensor.nbytes >= least]
     if any(tensor.nbytes % 4 for tensor in found):
         raise Unavailable("a tensor of this shape is no whole number of words", "take even sizes")
     return found
