@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Protocol
+
+from kvdoctor.errors import KvdoctorError
 
 
 class Phase(str, Enum):
@@ -79,6 +82,18 @@ class Request:
         return self.length - self.computed
 
 
+def require_fit(request: Request, blocks: int, block_size: int) -> None:
+    """Raises KvdoctorError for a request that an empty pool could not hold to its end."""
+    most = len(request.prompt) + request.max_tokens
+    if not request.prompt or request.max_tokens < 1:
+        raise KvdoctorError("a request needs a prompt and at least one token to generate", "send both")
+    if most > blocks * block_size:
+        raise KvdoctorError(
+            f"{most} tokens do not fit a pool of {blocks} blocks of {block_size}",
+            "shorten the prompt or the output, or enlarge the pool",
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
     """What one step computes for one request: `count` tokens from `start` on."""
@@ -114,3 +129,13 @@ class Plan:
     def tokens(self) -> int:
         """Tokens computed in the step."""
         return sum(work.count for work in self.work)
+
+
+class Far(Protocol):
+    """What the scheduler asks of the tiers beyond the pool."""
+
+    def promise(self, hashes: Sequence[bytes]) -> int:
+        """How many blocks of this prefix can be delivered; they are held until `load` or `forgo`."""
+
+    def forgo(self, hashes: Sequence[bytes]) -> None:
+        """Give up a promise."""

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping
 
 from kvdoctor.errors import KvdoctorError
 from kvdoctor.reference.blocks import BlockPool, block_hashes
-from kvdoctor.reference.request import Load, Phase, Plan, Request, Wait, Work
-
-
-class Far(Protocol):
-    """What the scheduler asks of the tiers beyond the pool."""
-
-    def promise(self, hashes: Sequence[bytes]) -> int:
-        """How many blocks of this prefix can be delivered; they are held until `load` or `forgo`."""
-
-    def forgo(self, hashes: Sequence[bytes]) -> None:
-        """Give up a promise."""
+from kvdoctor.reference.request import Far, Load, Phase, Plan, Request, Wait, Work, require_fit
 
 
 class Scheduler:
@@ -61,14 +50,7 @@ class Scheduler:
 
     def check(self, request: Request) -> None:
         """Raises KvdoctorError for a request that no empty pool could hold."""
-        most = len(request.prompt) + request.max_tokens
-        if not request.prompt or request.max_tokens < 1:
-            raise KvdoctorError("a request needs a prompt and at least one token to generate", "send both")
-        if most > self.pool.blocks * self.pool.block_size:
-            raise KvdoctorError(
-                f"{most} tokens do not fit a pool of {self.pool.blocks} blocks of {self.pool.block_size}",
-                "shorten the prompt or the output, or enlarge the pool",
-            )
+        require_fit(request, self.pool.blocks, self.pool.block_size)
 
     def abort(self, name: str) -> Request | None:
         """End a request that waits or runs; None where there is none, or while its KV is still loading."""
