@@ -10,7 +10,8 @@ from kvdoctor.units import count, percent
 WAITS = 0.25
 """Share of wall time that a thread waits for a CPU, from which CPUs are contended: a quarter, as rule 11 asks."""
 LOSES = 5.0
-"""Times a second that it loses its CPU, below which the wait has another cause (a throttled cgroup)."""
+"""Times a second that it loses its CPU, below which the wait is put down to the quota where there is one: a
+throttled cgroup stands ready without losing anything, but without a quota a wait is always for somebody else."""
 PERIODS = 0.1
 """Share of a cgroup's periods that ran out of quota, below which throttling is a passing thing."""
 PACE = ("engine_core", "scheduler", "loop", "worker")
@@ -88,7 +89,8 @@ def contended(case: Case) -> Finding | None:
         Evidence("of these, kept busy by others", view.others, "CPUs", None, "/proc/stat"),
         Evidence("of these, taken by the hypervisor", view.steal, "CPUs", None, "/proc/stat steal"),
     )
-    if share < WAITS or worst.involuntary < LOSES:
+    throttled = bool(view.quotas) and worst.involuntary < LOSES
+    if share < WAITS or throttled:
         why = f"The threads that set the pace wait for a CPU {percent(share)} of the time at most."
         return Finding(Bound.HOST, Verdict.RULED_OUT, "contended", why, evidence=evidence)
     cost = share * case.currency

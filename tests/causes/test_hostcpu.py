@@ -36,7 +36,7 @@ def quota(periods: float, throttled: float) -> Quota:
     [
         (hostcpu.WAITS + 0.01, hostcpu.LOSES, Verdict.LIKELY),
         (hostcpu.WAITS - 0.01, hostcpu.LOSES, Verdict.RULED_OUT),
-        (hostcpu.WAITS + 0.01, hostcpu.LOSES - 0.1, Verdict.RULED_OUT),
+        (hostcpu.WAITS + 0.01, hostcpu.LOSES - 0.1, Verdict.LIKELY),
     ],
 )
 def test_a_pacing_thread_that_waits_a_quarter_of_the_time_is_contended(waiting, involuntary, verdict):
@@ -44,6 +44,16 @@ def test_a_pacing_thread_that_waits_a_quarter_of_the_time_is_contended(waiting, 
     assert found is not None
     assert found.verdict is verdict
     assert found.evidence[0].value == pytest.approx(waiting)
+
+
+@pytest.mark.parametrize(
+    ("involuntary", "verdict"), [(hostcpu.LOSES, Verdict.LIKELY), (hostcpu.LOSES - 0.1, Verdict.RULED_OUT)]
+)
+def test_under_a_quota_a_wait_without_losses_is_put_down_to_the_quota(involuntary, verdict):
+    host = view(threads=(thread(hostcpu.WAITS + 0.01, involuntary=involuntary),), quotas=(quota(0.0, 0.0),))
+    found = hostcpu.contended(seen(host))
+    assert found is not None
+    assert found.verdict is verdict
 
 
 def test_it_costs_its_share_of_the_whole_request_in_both_latencies():
