@@ -1,7 +1,7 @@
 """How near the reference engine's decode comes to a plain read of the same memory on this CPU, and to transformers.
 
     python benchmarks/decode.py                   the table, about a minute on an idle machine
-    python benchmarks/decode.py --transformers    tokens/s of both on one checkpoint, in turn (needs transformers)
+    python benchmarks/decode.py --transformers --cases 1x128 8x128     tokens/s of both on one checkpoint, in turn
 
 The shape is a fp32 Llama of 0.6 GB. Each row: steps and plain reads in turn; the best and the median of both.
 On a machine that others use, the best repeats say more than the medians, and neither is more than a lower bound.
@@ -32,7 +32,6 @@ from kvdoctor.reference.scheduler import Scheduler
 
 CPU = Device("CPU", "cpu")
 CASES = ((1, 128), (1, 4096), (8, 128), (8, 4096), (32, 128))
-PAIRS = ((1, 128), (1, 4096), (8, 128))
 FEW, MANY = 4, 24
 """Tokens generated: the difference leaves out the prefill."""
 LEAST, SEED = 3, 3
@@ -117,7 +116,7 @@ def theirs(model: Any, prompts: list[tuple[int, ...]]) -> Callable[[int], float]
     return run
 
 
-def against_transformers(threads: Sequence[int], rounds: int) -> None:
+def against_transformers(threads: Sequence[int], cases: Sequence[tuple[int, int]], rounds: int) -> None:
     """Print tokens/s of both, measured in turn on one checkpoint."""
     import transformers
 
@@ -133,7 +132,7 @@ def against_transformers(threads: Sequence[int], rounds: int) -> None:
         model.save_pretrained(folder)
         for count in threads:
             torch.set_num_threads(count)
-            for batch, context in PAIRS:
+            for batch, context in cases:
                 prompts = [tuple(torch.randint(16000, (context,)).tolist()) for _ in range(batch)]
                 pair = ours(folder, prompts), theirs(model, prompts)
                 seconds = [[per_token(run) for run in pair] for _ in range(rounds)]
@@ -157,10 +156,10 @@ def main() -> None:
     parser.add_argument("--kv-dtype", default="fp32")
     parser.add_argument("--transformers", action="store_true")
     asked = parser.parse_args()
+    cases = [(int(b), int(c)) for b, _, c in (case.partition("x") for case in asked.cases)]
     if asked.transformers:
-        against_transformers(asked.threads, asked.rounds)
+        against_transformers(asked.threads, cases, asked.rounds)
     else:
-        cases = [(int(b), int(c)) for b, _, c in (case.partition("x") for case in asked.cases)]
         table(asked.threads, cases, asked.seconds, asked.kv_dtype)
 
 
