@@ -169,6 +169,9 @@ TRANSFER_FAILOVERS = _counter(
 )
 TELEMETRY_LOST = _counter("kv_telemetry_lost", "events", "events that a layer's own telemetry dropped")
 LOOKUP = _histogram("kv_lookup", "seconds", "time to look a prompt up in an outer tier")
+LOOKUP_BLOCKING = _histogram(
+    "kv_lookup_blocking", "seconds", "time that the engine's loop waits for such a look-up"
+)
 REUSE_GAP = _histogram("kv_block_reuse_gap", "seconds", "time between two uses of a block (sampled)")
 IDLE_BEFORE_EVICT = _histogram(
     "kv_block_idle_before_evict", "seconds", "idle time of an evicted block (sampled)"

@@ -17,7 +17,7 @@ FRONT_SECONDS = 0.05
 BEYOND_FLOOR = 0.25
 """Share of a step beyond its modelled floor from which the host is worth a look (rule 11)."""
 LOOKUP_SHARE = 0.1
-"""Share of TTFT spent looking prompts up in outer tiers from which the index is worth a look."""
+"""Share of TTFT, or of an engine's time, spent looking prompts up in outer tiers from which the index is worth a look."""
 
 _STACKS = Gap(
     "stacks",
@@ -79,7 +79,28 @@ def kv_lookup(case: Case) -> Finding:
         why = "Look-ups in outer tiers are short."
         return Finding(Bound.HOST, Verdict.RULED_OUT, "kv_lookup", why, evidence=evidence)
     why = f"Looking prompts up in outer tiers takes {duration(cost)} of TTFT."
-    return Finding(Bound.HOST, Verdict.LIKELY, "kv_lookup", why, Metric.TTFT, cost, cost, evidence)
+    share = _blocked(case)
+    if share * case.currency <= cost:
+        return Finding(Bound.HOST, Verdict.LIKELY, "kv_lookup", why, Metric.TTFT, cost, cost, evidence)
+    why = f"The engine's loop stands still for {percent(share)} of the time while prompts are looked up."
+    told = case.evidence(
+        "time that the loop waits for look-ups",
+        share,
+        "ratio",
+        threshold=LOOKUP_SHARE,
+        of=(m.LOOKUP_BLOCKING,),
+    )
+    cost = share * case.currency
+    return Finding(Bound.HOST, Verdict.LIKELY, "kv_lookup", why, None, cost, cost, (*evidence, told))
+
+
+def _blocked(case: Case) -> float:
+    """Share of the window in which an engine's loop waits for look-ups; every request in it waits too."""
+    lookup = case.timeline.histogram(m.LOOKUP_BLOCKING)
+    if lookup is None or not case.traffic.seconds > 0:
+        return 0.0
+    share = lookup.total / case.traffic.seconds / len(case.timeline.ranks)
+    return min(1.0, share) if share >= LOOKUP_SHARE else 0.0
 
 
 def check(case: Case) -> tuple[Finding, ...]:

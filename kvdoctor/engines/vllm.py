@@ -141,6 +141,7 @@ _MOVEMENT = {
         ),
     ),
     m.TIER_USAGE: any_of("vllm:kv_offload_cpu_cache_usage_perc", "vllm:hisparse_host_cache_usage_perc"),
+    m.LOOKUP_BLOCKING: any_of("vllm:kv_offload_lookup_sync_delay_seconds"),
     m.LOOKUP: any_of(
         "vllm:kv_offload_lookup_sync_delay_seconds",
         "vllm:kv_offload_lookup_async_delay_seconds",

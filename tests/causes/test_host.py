@@ -7,7 +7,7 @@ from loads import case, case_of, endpoint
 
 from kvdoctor.causes import host
 from kvdoctor.machine import machine
-from kvdoctor.model import Finding, Verdict
+from kvdoctor.model import Finding, Metric, Verdict
 
 LLAMA_8B = """{"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
 "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
@@ -88,6 +88,29 @@ def test_look_ups_count_from_a_tenth_of_ttft(seconds, verdict):
     found = host.kv_lookup(case_of(told))
     assert found.verdict is verdict
     assert found.evidence[0].value == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "metric", "share"),
+    [
+        pytest.param(0.0149, Metric.TTFT, None, id="under a tenth of the time: of TTFT alone"),
+        pytest.param(0.0151, None, 0.1, id="over a tenth: of all time alike"),
+        pytest.param(0.5, None, 1.0, id="never more than all of it"),
+    ],
+)
+def test_a_loop_that_waits_for_look_ups_holds_up_decode_too(seconds, metric, share):
+    told = endpoint(ttft_mean=0.1)
+    told.histogram("vllm:kv_offload_lookup_sync_delay_seconds", {1.0: 200.0}, 200 * seconds)
+    seen = case_of(told)
+    found = host.kv_lookup(seen)
+    assert (found.verdict, found.metric) == (Verdict.LIKELY, metric)
+    assert found.share_seconds == pytest.approx(seconds if share is None else share * seen.currency, rel=0.01)
+
+
+def test_look_ups_that_nobody_waits_for_cost_ttft_alone():
+    told = endpoint(ttft_mean=0.1)
+    told.histogram("vllm:kv_offload_lookup_async_delay_seconds", {1.0: 200.0}, 200 * 0.05)
+    assert host.kv_lookup(case_of(told)).metric is Metric.TTFT
 
 
 def test_without_look_ups_there_is_no_data_and_a_cure():
