@@ -16,7 +16,7 @@ from kvdoctor.commands.judging import Html, Json
 
 if TYPE_CHECKING:
     from kvdoctor.commands.output import Output
-    from kvdoctor.lab.faults import Scene
+    from kvdoctor.lab.scene import Scene
     from kvdoctor.lab.stage import Live
     from kvdoctor.model import Diagnosis
 

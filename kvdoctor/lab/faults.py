@@ -3,75 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from kvdoctor.errors import KvdoctorError
-from kvdoctor.lab.settings import Settings, TierSetting
+from kvdoctor.lab.scene import FAST_LINK, Scene, Shape
+from kvdoctor.lab.settings import TierSetting
 from kvdoctor.lab.wants import Group
 
 NONE = "none"
 HEALTHY = "healthy"
-FAST_LINK = 1e9
-"""Bytes/s of the link to a remote pool that is not slow."""
 PREFIX = 400
 """Tokens of each prefix that lies in a tier."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Sizes of the model; all in fp32.
-
-    By default deep and narrow: a step is many small products, far from the rate of memory, and a prompt costs much.
-    """
-
-    hidden: int = 96
-    layers: int = 32
-    heads: int = 3
-    kv_heads: int = 1
-    head_dim: int = 32
-    ffn: int = 256
-
-    @property
-    def token_bytes(self) -> int:
-        """KV bytes of a token."""
-        return 2 * self.layers * self.kv_heads * self.head_dim * 4
-
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """A server, its load, and what is told to the diagnosis as an operator would."""
-
-    settings: Settings = field(default_factory=Settings)
-    group: Group = field(default_factory=Group)
-    beside: tuple[Group, ...] = ()
-    """More clients, of another kind."""
-    shape: Shape = field(default_factory=Shape)
-    warm_s: float = 5.0
-    """Seconds of load before anybody looks."""
-    link: float = FAST_LINK
-    """Rate of the link to the remote pool, bytes/s."""
-    cpus: float | None = None
-    """CPU quota of the server's processes."""
-    magnitudes: Mapping[str, float] = field(default_factory=dict)
-    """What was drawn: names with their unit at the end."""
-
-    def set(self, **settings: object) -> Scene:
-        """The scene with other settings of the server."""
-        return replace(self, settings=replace(self.settings, **settings))  # type: ignore[arg-type]
-
-    def ask(self, **wants: object) -> Scene:
-        """The scene with other wants of its clients."""
-        return replace(self, group=replace(self.group, **wants))  # type: ignore[arg-type]
-
-    def drew(self, **magnitudes: float) -> Scene:
-        """The scene with more magnitudes."""
-        rounded = {name: float(f"{value:.4g}") for name, value in magnitudes.items()}
-        return replace(self, magnitudes={**self.magnitudes, **rounded})
-
-    def warm(self, seconds: float) -> Scene:
-        """The scene with a warm-up of at least so many seconds."""
-        return replace(self, warm_s=max(self.warm_s, seconds))
 
 
 Make = Callable[[Scene, random.Random], Scene]
@@ -96,12 +39,12 @@ def none(scene: Scene, rng: random.Random) -> Scene:
 
 
 def bandwidth(scene: Scene, rng: random.Random) -> Scene:
-    """Sequences whose KV is large against weights and caches."""
-    clients = rng.randint(8, 10)
-    shape = Shape(hidden=64, layers=2, heads=128, kv_heads=64, head_dim=128, ffn=128)
-    scene = replace(scene, shape=shape).set(pool_blocks=clients * 54)
-    scene = scene.ask(clients=clients, prefixes=0, prefix=300, tail=(0, 120), pause_s=(0, 0))
-    return scene.ask(outputs=(220, 420)).warm(16).drew(sequences=clients)
+    """One sequence at a time on a model whose weights are large against the caches."""
+    layers = rng.randint(5, 7)
+    shape = Shape(hidden=2048, layers=layers, heads=16, kv_heads=4, head_dim=128, ffn=5632)
+    scene = replace(scene, shape=shape).set(pool_blocks=64)
+    scene = scene.ask(clients=1, prefix=32, tail=(4, 8), outputs=(20, 28), pause_s=(0, 0))
+    return scene.drew(layers=layers)
 
 
 def preemption(scene: Scene, rng: random.Random) -> Scene:
@@ -145,9 +88,9 @@ def offload(scene: Scene, rng: random.Random) -> Scene:
 def decode_stall(scene: Scene, rng: random.Random) -> Scene:
     """Blocks of running requests are moved to a slow tier and fetched back, while everybody waits."""
     load, every = rng.uniform(0.25, 0.4), rng.uniform(0.5, 0.7)
-    rate = _rate(scene, 400, load)
+    rate = _rate(scene, 240, load)
     scene = scene.set(pool_blocks=600, tiers=(TierSetting("host", 600, rate),), prefetch=False, park_s=every)
-    scene = scene.ask(clients=3, prefixes=1, prefix=16, tail=(240, 320), outputs=(120, 180))
+    scene = scene.ask(clients=3, prefix=96, tail=(20, 40), outputs=(180, 260))
     return scene.ask(pause_s=(0.0, 0.2)).warm(6).drew(tier_bytes_per_s=rate, park_s=every)
 
 
@@ -238,7 +181,7 @@ def interference(scene: Scene, rng: random.Random) -> Scene:
 
 FAULTS = (
     Fault(NONE, HEALTHY, None, none, "nothing is wrong"),
-    Fault("bandwidth", "bandwidth", "kv_reads", bandwidth, "decode reads KV at the rate of memory"),
+    Fault("bandwidth", "bandwidth", "weights", bandwidth, "decode reads weights at the rate of memory"),
     Fault("capacity", "capacity", "preemption", preemption, "the pool is too small for the outputs"),
     Fault("eviction", "capacity", "prefix_eviction", eviction, "the pool cannot keep the shared prefixes"),
     Fault("offload", "offload", "slow_tier", offload, "hits lie on a slow file, without prefetch"),

@@ -14,6 +14,7 @@ from kvdoctor.lab.settings import Settings
 from kvdoctor.reference.cache import PagedCache
 from kvdoctor.reference.config import config_of
 from kvdoctor.reference.library import library
+from kvdoctor.reference.memory import empty
 from kvdoctor.reference.model import Transformer
 from kvdoctor.reference.weights import random_weights
 
@@ -34,7 +35,7 @@ def model_and_cache(config: Mapping[str, object], settings: Settings) -> tuple[T
 def read_bytes_per_s(threads: int = 1) -> float:
     """Highest rate of some plain reads of memory beyond the caches, bytes/s: the ceiling, were we alone here."""
     torch.set_num_threads(threads)
-    data = torch.ones(_READ_BYTES // 4)
+    data = empty((_READ_BYTES // 4,), torch.float32).fill_(1.0)
     _read(data, threads)
     best, end = 0.0, time.perf_counter() + _READ_S
     while (started := time.perf_counter()) < end:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from kvdoctor.errors import KvdoctorError
 from kvdoctor.lab import quota, settings, wants
-from kvdoctor.lab.faults import Scene, Shape
+from kvdoctor.lab.scene import Scene, Shape
 from kvdoctor.lab.tokenizer import SIZE
 
 NEEDED = ("torch", "uvicorn", "starlette", "prometheus_client", "setproctitle")

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kvdoctor.lab.faults import HEALTHY, NONE, Fault, Scene
+from kvdoctor.lab.faults import HEALTHY, NONE, Fault
+from kvdoctor.lab.scene import Scene
 
 
 @dataclass(frozen=True, slots=True)

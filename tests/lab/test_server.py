@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from kvdoctor.lab import stage
-from kvdoctor.lab.faults import Scene, chosen, scene_of
+from kvdoctor.lab.faults import chosen, scene_of
+from kvdoctor.lab.scene import Scene
 from kvdoctor.target.look import look
 
 pytestmark = pytest.mark.skipif(bool(stage.missing()), reason=f"not installed: {', '.join(stage.missing())}")
