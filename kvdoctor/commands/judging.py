@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from kvdoctor.errors import KvdoctorError
-from kvdoctor.model import Gap
 
 if TYPE_CHECKING:
     from kvdoctor.commands.output import Output
@@ -64,6 +63,8 @@ def _judged(recording: Recording) -> Diagnosis:
 
     names = ", ".join(source.name for source in recording.sources)
     if not any(source.at for source in recording.sources):
+        from kvdoctor.model import Gap
+
         last = recording.gaps[-1] if recording.gaps else Gap(names, "it is empty", "record again")
         raise KvdoctorError(f"{last.source} holds no reading: {last.reason}", last.cure)
     diagnosis = diagnose(recording)
