@@ -121,7 +121,7 @@ class Threads:
 
 def _memory(size: int) -> mmap.mmap:
     """Return anonymous memory in large pages where the kernel gives them."""
-    found = mmap.mmap(-1, size)
+    found = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         found.madvise(mmap.MADV_HUGEPAGE)
     return found
