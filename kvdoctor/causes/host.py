@@ -17,7 +17,7 @@ FRONT_SECONDS = 0.05
 BEYOND_FLOOR = 0.25
 """Share of a step beyond its modelled floor from which the host is worth a look (rule 11)."""
 LOOKUP_SHARE = 0.1
-"""Share of TTFT, or of an engine's time, spent looking prompts up in outer tiers from which the index is worth a look."""
+"""Share of TTFT, or of an engine's time, spent on look-ups in outer tiers from which the index is worth a look."""
 
 _STACKS = Gap(
     "stacks",
@@ -79,7 +79,7 @@ def kv_lookup(case: Case) -> Finding:
         why = "Look-ups in outer tiers are short."
         return Finding(Bound.HOST, Verdict.RULED_OUT, "kv_lookup", why, evidence=evidence)
     why = f"Looking prompts up in outer tiers takes {duration(cost)} of TTFT."
-    share = _blocked(case)
+    share, cost = _blocked(case), min(cost, case.ttft.seconds)
     if share * case.currency <= cost:
         return Finding(Bound.HOST, Verdict.LIKELY, "kv_lookup", why, Metric.TTFT, cost, cost, evidence)
     why = f"The engine's loop stands still for {percent(share)} of the time while prompts are looked up."
