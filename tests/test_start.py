@@ -7,7 +7,17 @@ import sys
 
 import pytest
 
-LATE = ("kvdoctor.model", "kvdoctor.metrics", "rich", "matplotlib", "jinja2", "torch", "pynvml", "psutil", "ssl")
+LATE = (
+    "kvdoctor.model",
+    "kvdoctor.metrics",
+    "rich",
+    "matplotlib",
+    "jinja2",
+    "torch",
+    "pynvml",
+    "psutil",
+    "ssl",
+)
 
 
 @pytest.mark.parametrize("module", LATE)
