@@ -80,6 +80,8 @@ class _Visit:
     page: Page | None = None
     failure: Unavailable | None = None
     documents: Mapping[str, str] = field(default_factory=dict)
+    waited: float = 0.0
+    """Of `took`, what our own thread waited for a CPU."""
 
 
 def record(
@@ -147,12 +149,15 @@ def _collect(
             grace = time.monotonic() + GRACE
             plan.stop.set()
             session.close_places()
+        asked = time.monotonic()
         try:
             visit = visits.get(timeout=NAP)
         except queue.Empty:
+            session.late(time.monotonic() - asked - NAP)
             continue
+        session.late(time.monotonic() - asked - NAP)
         if visit.page is not None:
-            session.page(visit.number, visit.at, visit.took, visit.page)
+            session.page(visit.number, visit.at, visit.took, visit.page, visit.waited)
         elif visit.failure is None:
             session.documents(visit.number, visit.documents)
         elif grace == math.inf:
@@ -170,17 +175,27 @@ def _attend(number: int, place: Place, plan: _Plan, visits: queue.Queue[_Visit])
             visits.put(_Visit(number, visit.at, 0.0, documents=place.documents()))
         if tick == plan.last or (isinstance(visit.failure, Refused) and not answered):
             return
-        tick = plan.after(tick, visit.took if visit.page is not None else 0.0)
+        tick = plan.after(tick, visit.took - visit.waited if visit.page is not None else 0.0)
 
 
 def _visit(number: int, place: Place, plan: _Plan) -> _Visit:
-    begin = plan.clock.monotonic()
+    begin, waited = plan.clock.monotonic(), _cpu_wait()
     at = begin - plan.start
     try:
         page = place.read()
     except Unavailable as failure:
         return _Visit(number, at, plan.clock.monotonic() - begin, failure=failure)
-    return _Visit(number, at, plan.clock.monotonic() - begin, page)
+    took = plan.clock.monotonic() - begin
+    return _Visit(number, at, took, page, waited=min(took, _cpu_wait() - waited))
+
+
+def _cpu_wait() -> float:
+    """Seconds that this thread has been ready to run without a CPU (sched-stats.rst); 0 where that is not told."""
+    try:
+        with open("/proc/thread-self/schedstat", encoding="ascii") as file:
+            return int(file.read().split()[1]) * 1e-9
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 @contextmanager

@@ -21,6 +21,9 @@ Seen = Callable[[Recording, Source], None]
 SHARE = 0.25
 """Of its time that a server may spend on answering us; one that needs more is read less often."""
 
+STARVED = 0.1
+"""Share of the time without a CPU from which our own clock is no measure of anybody else."""
+
 OWN = "host"
 """The kind of sources whose pages we write ourselves: nobody sent their bytes."""
 
@@ -81,6 +84,7 @@ class Session:
         self._attempts = [0] * len(sources)
         self._failures: list[dict[str, _Failures]] = [{} for _ in sources]
         self._slowest = [0.0] * len(sources)
+        self._late = 0.0
         self._known = tuple(gaps)
         self._stopped: list[Gap] = []
         self._cpu = _cpu_seconds()
@@ -92,15 +96,15 @@ class Session:
         """True when every place was tried and none has ever answered."""
         return all(self._attempts) and not any(source.at for source in self.recording.sources)
 
-    def page(self, number: int, at: float, took: float, page: Page) -> None:
-        """Take in a page: save what changed, then tell who listens."""
+    def page(self, number: int, at: float, took: float, page: Page, waited: float = 0.0) -> None:
+        """Take in a page: save what changed, then tell who listens. Of `took` we waited so long for a CPU."""
         source = self.recording.sources[number]
         change = self._parsers[number].read(page.text, cut=page.cut)
         if not change.samples:
             self.failure(number, at, NO_SERIES)
             return
         self._attempts[number] += 1
-        self._slowest[number] = max(self._slowest[number], took)
+        self._slowest[number] = max(self._slowest[number], took - waited)
         add_reading(source, at=at, took=took, size=len(page.text), ids=change.ids, values=change.values)
         if self._writer is not None:
             self._writer.reading(number, source, (change.ids, change.values))
@@ -123,6 +127,10 @@ class Session:
             for key, text in documents.items():
                 self._writer.text(number, key, text)
 
+    def late(self, seconds: float) -> None:
+        """Take in how much later than due our own thread woke up: it got no CPU."""
+        self._late += max(0.0, seconds)
+
     def interrupted(self, after: float, seconds: float) -> None:
         """Note that somebody ended it early."""
         reason = f"stopped after {after:.1f} s of {seconds:g} s"
@@ -139,7 +147,7 @@ class Session:
         recording.cost = Cost(
             cpu_seconds=_cpu_seconds() - self._cpu,
             bytes=sum(sum(source.size) for source in recording.sources if source.kind != OWN),
-            longest_read_seconds=max(self._slowest, default=0.0),
+            longest_read_seconds=max((max(s.took, default=0.0) for s in recording.sources), default=0.0),
         )
         recording.gaps = self._gaps()
         if self._writer is not None:
@@ -156,16 +164,31 @@ class Session:
                 self._writer.gaps(gaps)
 
     def _gaps(self) -> list[Gap]:
-        gaps = [*self._known, *self._stopped]
+        starved = self._starved()
+        gaps = [*self._known, *self._stopped, *starved]
         for number, source in enumerate(self.recording.sources):
             gaps.extend(self._failed(number, source))
             gaps.extend(self._parsers[number].gaps(source.name))
-            if self._slowest[number] > SHARE * self._interval:
+            if self._slowest[number] > SHARE * self._interval and not starved:
                 gaps.append(_slow(source.name, self._slowest[number], self._interval))
         if self._writer is not None and self._writer.failure is not None:
             reason = f"the recording could not be saved to its end: {self._writer.failure}"
             gaps.append(Gap(str(self._writer.path), reason, "make room, or name another file with --save"))
         return gaps
+
+    def _starved(self) -> list[Gap]:
+        """The gap that names ourselves, where readings were late because we got no CPU."""
+        span = max(
+            (source.at[-1] + source.took[-1] for source in self.recording.sources if source.at), default=0.0
+        )
+        if self._late <= max(STARVED * span, self._interval):
+            return []
+        reason = (
+            f"it got no CPU itself for {self._late:.1f} s: readings are few and late, which is not the engine"
+        )
+        return [
+            Gap("kvdoctor", reason, "the host's CPUs are full: watch from another host with --url, or longer")
+        ]
 
     def _failed(self, number: int, source: Source) -> list[Gap]:
         gaps = []

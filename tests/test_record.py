@@ -14,11 +14,13 @@ import pytest
 from badserver import in_turn, page, serving, status
 from fakes import FakeClock, FakePage, FakePlace
 
+from kvdoctor import record as record_module
 from kvdoctor.clock import SystemClock
 from kvdoctor.collectors.prometheus import Endpoint
 from kvdoctor.errors import KvdoctorError, Refused, Unavailable
 from kvdoctor.record import record
 from kvdoctor.recording import Recording
+from kvdoctor.session import Session
 from kvdoctor.store import Writer, load
 
 A, B = b"a 1\n", b"a 2\n"
@@ -112,6 +114,25 @@ def test_a_very_slow_server_is_still_read_at_both_ends() -> None:
     clock = FakeClock()
     recording = run(FakePlace([A], clock=clock, took=[3.0]), seconds=10.0, clock=clock)
     assert [round(at) for at in recording.sources[0].at] == [0, 10]
+
+
+def test_a_reading_that_waited_for_a_cpu_does_not_make_its_server_slow(monkeypatch) -> None:
+    clock = FakeClock()
+    place = FakePlace([A], clock=clock, took=[0.9])
+    monkeypatch.setattr(record_module, "_cpu_wait", lambda: clock.monotonic())
+    recording = run(place, seconds=4.0, clock=clock)
+    assert [round(at) for at in recording.sources[0].at] == [0, 1, 2, 3, 4]
+    assert reasons(recording) == []
+    assert recording.cost.longest_read_seconds == pytest.approx(0.9)
+
+
+def test_a_recorder_without_a_cpu_names_itself_and_not_the_server() -> None:
+    session = Session([FakePlace([A])], wall=0.0, interval_s=1.0, writer=None, facts={}, on_scrape=None)
+    session.page(0, 0.0, 7.0, FakePage(A))
+    session.late(0.9)
+    assert any("took up to 7" in gap.reason for gap in session.finish().gaps)
+    session.late(3.0)
+    assert [gap.source for gap in session.finish().gaps] == ["kvdoctor"]
 
 
 def test_a_slow_source_delays_no_other() -> None:
