@@ -99,6 +99,7 @@ MAY_IMPORT: dict[str, str] = {
 COMMAND_LINE = {
     "commands": "",
     "roofline.__main__": "commands",
+    "__main__": "cli",
     "roofline.command": "commands",
     "cli": "commands roofline.command",
 }

@@ -63,7 +63,7 @@ def preemption(case: Case) -> Finding:
     advice = (
         _bigger_pool(case, cost),
         Advice(
-            "or lower the number of sequences at once, so that those running fit to their end",
+            "lower the number of sequences at once, so that those running fit to their end",
             f"stalls end ({duration(cost)} of a request); some of it comes back as queue time",
             Basis.UPPER_BOUND,
             cost / 2,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvdoctor import metrics as m
 from kvdoctor.case import Case
 from kvdoctor.model import Gap
 
@@ -20,3 +21,21 @@ def seconds_per_computed_token(case: Case) -> float | None:
     if not t.computed or not t.first_tokens or not case.prefill:
         return None
     return case.prefill * t.first_tokens / t.computed
+
+
+def per_request(case: Case, total: float) -> float:
+    """A total of the window over its first tokens."""
+    return total / case.traffic.first_tokens if case.traffic.first_tokens else 0.0
+
+
+def _tokens_from_outside(case: Case) -> float:
+    """Prompt tokens that came from CPU memory, disk or an outer tier without a name."""
+    named = (m.CACHED_HOST, m.CACHED_DISK, m.CACHED_EXTERNAL)
+    counted = sum(case.timeline.delta(q) or 0.0 for q in named)
+    return counted or case.traffic.external_hits or 0.0
+
+
+def recompute_seconds(case: Case) -> float | None:
+    """Seconds of prefill a request would need for the tokens it loaded; None where prefill was not seen."""
+    per_token = seconds_per_computed_token(case)
+    return None if per_token is None else per_request(case, _tokens_from_outside(case)) * per_token

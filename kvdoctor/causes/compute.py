@@ -54,10 +54,16 @@ def prefill(case: Case) -> Finding:
     why = f"{duration(cost)} of {duration(case.ttft.seconds)} TTFT is the computing of prompt tokens."
     advice = (
         Advice(
-            "compute fewer prompt tokens (see hit_rate), or give prefill more FLOPs: fp8, more cards",
+            "compute fewer prompt tokens: shorter prompts, or more hits (see hit_rate and capacity)",
             f"0 to {duration(cost)} of TTFT, in proportion to the tokens left out",
             Basis.UPPER_BOUND,
-            cost,
+            cost / 2,
+        ),
+        Advice(
+            "give prefill more FLOPs: fp8, more cards",
+            f"{duration(cost / 2)} of TTFT with twice the FLOPs",
+            Basis.UPPER_BOUND,
+            cost / 2,
         ),
     )
     return Finding(
@@ -115,7 +121,7 @@ def _separate(case: Case, part: float, cost: float) -> tuple[Advice, ...]:
     ]
     if busy < PACES:
         away = f"ITL falls to about {duration(max(0.0, case.itl.seconds - part) if case.itl else 0.0)}"
-        advice.append(Advice("or prefill elsewhere (disaggregation)", away, Basis.MODELLED, cost))
+        advice.append(Advice("prefill elsewhere (disaggregation)", away, Basis.MODELLED, cost))
     return tuple(advice)
 
 

@@ -149,7 +149,7 @@ def _judge(
             cost,
         ),
         Advice(
-            "or route requests with the same prefix to the same replica, which shrinks the working set of each",
+            "route requests with the same prefix to the same replica, which shrinks the working set of each",
             "the same prefill, with no memory bought",
             Basis.UPPER_BOUND,
         ),

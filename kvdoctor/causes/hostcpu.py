@@ -61,7 +61,7 @@ def cpu_throttled(case: Case) -> Finding | None:
     advice = (
         Advice("raise the CPU limit (Kubernetes: resources.limits.cpu), or drop it",
                f"up to {percent(share)} of the time", Basis.UPPER_BOUND, cost),
-        Advice("or run fewer threads: OMP_NUM_THREADS at most the quota", "fewer threads to stand still",
+        Advice("run fewer threads: OMP_NUM_THREADS at most the quota", "fewer threads to stand still",
                Basis.UPPER_BOUND),
     )  # fmt: skip
     return Finding(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
+from kvdoctor.causes.common import recompute_seconds
+from kvdoctor.causes.network_advice import Wait, advise
 from kvdoctor.ledger import KV_WAIT
-from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
+from kvdoctor.model import Bound, Evidence, Finding, Gap, Metric, Verdict
 from kvdoctor.units import GB, duration, gib, rate_bytes
 
 COST = 0.05
@@ -82,7 +84,7 @@ def subclass(case: Case, wait: float) -> tuple[str, str]:
             f"A transfer takes {duration(mean)} of the {duration(wait)} wait: the rest is hand-over.",
         )
     rate = rate_bytes(size / seconds) if seconds else "an unknown rate"
-    if pieces and size / pieces < SMALL_PIECE:
+    if _in_pieces(case):
         return "used_badly", f"KV comes in pieces of {gib(size / pieces)}, at {rate}."
     if wire is not None:
         return "used_badly", f"The wire needs {100 * wire:.0f}% of the wait; the transfer runs at {rate}."
@@ -111,6 +113,23 @@ def _unnamed_wait(case: Case) -> Finding | None:
     return Finding(Bound.NETWORK, Verdict.POSSIBLE, None, why, Metric.TTFT, wait, None, evidence, (gap,))
 
 
+def _wait(case: Case, wait: float) -> Wait:
+    number, size, seconds, _ = _moved(case)
+    share = _wire_share(case, wait)
+    wire = None if share is None else share * wait
+    return Wait(wait, seconds / number, size / number, wire, recompute_seconds(case) or None)
+
+
+def _in_pieces(case: Case) -> bool:
+    """Whether KV comes in pieces too small for a link."""
+    _, size, _, pieces = _moved(case)
+    return bool(pieces) and size / pieces < SMALL_PIECE
+
+
+def _over_tcp(case: Case) -> bool:
+    return bool(case.timeline.delta(m.TRANSFER_TCP_BYTES))
+
+
 def check(case: Case) -> tuple[Finding, ...]:
     """Look at the wait for KV that other instances send, and at what the transfers themselves took."""
     number, *_ = _moved(case)
@@ -129,21 +148,7 @@ def check(case: Case) -> tuple[Finding, ...]:
         why = "KV moves between instances, and nobody to speak of waits for it." if number else "No transfer."
         return (Finding(Bound.NETWORK, Verdict.RULED_OUT, None, why, evidence=evidence),)
     name, why = subclass(case, wait)
-    number, size, _, _ = _moved(case)
-    advice = (
-        Advice(
-            "bring the instances closer (same host or rack, RDMA), and move KV in larger pieces while prefill runs",
-            f"up to {duration(wait)} of TTFT: {gib(size / number)} take {duration(size / number / (12.5 * GB))} "
-            "at 100 Gbit/s",
-            Basis.UPPER_BOUND,
-            wait,
-        ),
-        Advice(
-            "or do not disaggregate: compare with the prefill time of the same prompts on this engine",
-            "the whole wait, for the price of prefill beside decode",
-            Basis.UPPER_BOUND,
-        ),
-    )
+    advice = advise(name, _wait(case, wait), pieces=_in_pieces(case), tcp=_over_tcp(case))
     gaps = () if "link" in case.facts else (_LINK,)
     return (
         Finding(Bound.NETWORK, Verdict.LIKELY, name, why, Metric.TTFT, wait, wait, evidence, gaps, advice),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
 from kvdoctor.causes import hostdisk
-from kvdoctor.causes.common import NO_TIER, seconds_per_computed_token
+from kvdoctor.causes.common import NO_TIER, per_request, recompute_seconds
 from kvdoctor.ledger import KV_LOAD, KV_WAIT
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Metric, Verdict
 from kvdoctor.units import duration, gib, rate_bytes
@@ -26,17 +26,6 @@ def _loads(case: Case) -> tuple[float, float, float]:
     return near[0] or far[0], near[1] + far[1], near[2] + far[2]
 
 
-def _tokens(case: Case) -> float:
-    """Prompt tokens that came from CPU memory, disk or an outer tier without a name."""
-    named = (m.CACHED_HOST, m.CACHED_DISK, m.CACHED_EXTERNAL)
-    counted = sum(case.timeline.delta(q) or 0.0 for q in named)
-    return counted or case.traffic.external_hits or 0.0
-
-
-def _per_request(case: Case, seconds: float) -> float:
-    return seconds / case.traffic.first_tokens if case.traffic.first_tokens else 0.0
-
-
 def _on_path(case: Case, seconds: float) -> float:
     """Seconds of a request that loading holds up: inside the queue, or inside prefill."""
     if case.ttft is None:
@@ -52,7 +41,7 @@ def _evidence(case: Case, cost: float) -> tuple[Evidence, ...]:
     return (
         case.evidence("loading on the path of a request", cost, "seconds", threshold=COST * case.currency,
                       of=(m.WAITING_DEFERRED, m.LOAD_SECONDS)),
-        case.evidence("load jobs took, a request", _per_request(case, seconds), "seconds", of=of),
+        case.evidence("load jobs took, a request", per_request(case, seconds), "seconds", of=of),
         case.evidence("rate of a load job", size / seconds if seconds else None, "bytes/s",
                       threshold=DRAM_LIKE, of=of),
         case.evidence("bytes a load", size / jobs if jobs else None, "bytes", threshold=SMALL_PIECE, of=of),
@@ -85,12 +74,6 @@ def _tier(case: Case) -> tuple[Evidence, ...]:
     return tuple(row for row in rows if row.value is not None)
 
 
-def recompute_seconds(case: Case) -> float | None:
-    """Seconds of prefill a request would need for the tokens it loaded; None where prefill was not seen."""
-    per_token = seconds_per_computed_token(case)
-    return None if per_token is None else _per_request(case, _tokens(case)) * per_token
-
-
 def subclass(case: Case) -> tuple[str, str]:
     """Name the way in which the tier is slow."""
     jobs, size, seconds = _loads(case)
@@ -105,7 +88,7 @@ def subclass(case: Case) -> tuple[str, str]:
 
 def _by_time(case: Case, each: float) -> tuple[str, str]:
     """Name the way where a layer tells the seconds of its loads and not their bytes."""
-    again, whole = recompute_seconds(case), _per_request(case, _loads(case)[2])
+    again, whole = recompute_seconds(case), per_request(case, _loads(case)[2])
     if again is not None and again < whole:
         return (
             "slow_tier",

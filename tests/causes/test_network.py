@@ -105,6 +105,48 @@ def test_small_pieces_are_named(pieces, said):
     assert said in found.argument
 
 
+# -- each way of being late has a cure of its own -----------------------------------------------------------
+
+
+def test_a_slow_link_is_cured_by_a_faster_one_and_the_gain_is_worked_out_for_it():
+    first, other = of(pair(), link="0.1").advice
+    assert "faster link" in first.do
+    # 1 s on the wire at 0.1 GB/s, 8 ms at 100 Gbit/s
+    assert first.gain_seconds == pytest.approx(1.0 - 100e6 / 12.5e9)
+    assert "prefill" in other.do
+
+
+def test_a_hand_over_is_not_cured_by_a_faster_link():
+    found = of(pair(transfer=0.3))
+    first = found.advice[0]
+    assert found.subclass == "handover"
+    assert first.do.endswith("A faster link would not help")
+    assert first.gain_seconds == pytest.approx(1.5 - 0.3)
+    assert "save 300 ms" in first.expect
+    assert all("RDMA" not in advice.do for advice in found.advice)
+
+
+def test_a_link_used_badly_keeps_the_wire_time():
+    first = of(pair(pieces=SIZE / network.SMALL_PIECE * 1.01), link="0.5").advice[0]
+    assert "larger pieces" in first.do
+    assert first.gain_seconds == pytest.approx(1.5 - 0.2)
+    assert "larger pieces" not in of(pair(), link="0.5").advice[0].do
+
+
+@pytest.mark.parametrize(
+    ("outside", "gain"),
+    [
+        pytest.param(900, 1.5 - 0.828, id="0.83 s of prefill against 1.5 s of waiting"),
+        pytest.param(1700, None, id="1.56 s of prefill: no figure for a loss"),
+        pytest.param(0, None, id="no token counted as from outside"),
+    ],
+)
+def test_computing_here_is_a_figure_only_where_it_is_a_gain(outside, gain):
+    # A request computes 100 tokens in 0.1 s, of which 8 ms are its first step: a token takes 0.92 ms.
+    other = of(pair(computed=100 * 200, external_hits=outside * 200)).advice[1]
+    assert other.gain_seconds == (None if gain is None else pytest.approx(gain))
+
+
 def test_look_alike_requests_that_wait_for_a_slot_have_their_kv():
     told = pair(transfer=0.01)
     told.columns = [c for c in told.columns if "kv_fetch" not in c.name]
