@@ -59,7 +59,7 @@ def test_a_sample_gives_the_same_reports_again(path, request):
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.parent.name)
 def test_a_sample_is_named_after_its_answer_and_says_how_it_was_made(path):
     found = diagnose(read([str(path)]))
-    name = path.parent.name.replace("-", "_")
+    name = path.parent.name.removeprefix("lab-").replace("-", "_")
     assert name.startswith(found.primary_name)
     assert found.subclass is None or found.subclass in name
     assert "what was run" in path.with_name("README.md").read_text().lower()
