@@ -11,6 +11,7 @@ import pytest
 import typer.main
 
 from kvdoctor.cli import app
+from kvdoctor.lab import stage
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -29,12 +30,26 @@ def test_the_readme_has_one_line_for_the_main_job_and_one_for_the_tests():
     assert "\n" not in block("test command")
 
 
-def test_the_main_command_ends_in_a_report_of_a_sample_that_is_there():
+@pytest.mark.skipif(bool(stage.missing()), reason=f"not installed: {', '.join(stage.missing())}")
+def test_the_main_command_ends_in_a_demo_that_names_its_fault():
     words = block("main command").split("kvdoctor ")[-1].split()
     done = subprocess.run(
-        [sys.executable, "-m", "kvdoctor.cli", *words], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "kvdoctor", *words], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+    assert "offload / slow_tier" in done.stdout.splitlines()[0]
+    assert "-> offload / slow_tier, named" in done.stdout
+
+
+def test_the_sample_that_the_readme_reports_is_there():
+    (sample,) = re.findall(r"kvdoctor report (sample_reports\S+)", README)
+    done = subprocess.run(
+        [sys.executable, "-m", "kvdoctor", "report", sample],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert "capacity / preemption" in done.stdout.splitlines()[0]
 
 

@@ -55,8 +55,7 @@ def require() -> None:
     if lacking := missing():
         raise KvdoctorError(
             f"the lab needs packages that are not installed: {', '.join(lacking)}",
-            "pip install 'kvdoctor[demo]' (on a machine without a GPU, torch from "
-            "https://download.pytorch.org/whl/cpu is smaller)",
+            "pip install 'kvdoctor[demo]' (without a GPU, install PyTorch's CPU build first: it is far smaller)",
         )
 
 
