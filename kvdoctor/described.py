@@ -20,9 +20,8 @@ def _role(case: Case) -> str | None:
     told = {dict(c.labels).get(case.timeline.engine.role_label) for c in case.timeline.columns(m.RUNNING)}
     if case.timeline.engine.role or told & {"prefill", "decode"}:
         return case.timeline.engine.role or " + ".join(sorted(filter(None, told)))
-    computed, prompts = case.timeline.total(m.PROMPT_COMPUTED), case.timeline.total(m.PROMPT_TOKENS)
-    external = case.timeline.total(m.PROMPT_EXTERNAL)
-    if external and prompts and external > 0.5 * prompts and case.timeline.has(m.TRANSFER_SECONDS):
+    computed = case.timeline.total(m.PROMPT_COMPUTED)
+    if _computes_no_prompt(case):
         return "decode"
     outputs = case.timeline.lifetime(m.OUTPUT_LENGTH)
     single = outputs is not None and outputs.mean is not None and outputs.mean <= 1.0
@@ -35,6 +34,19 @@ def _role(case: Case) -> str | None:
     ):
         return "prefill"
     return None
+
+
+def _computes_no_prompt(case: Case) -> bool:
+    """Whether all but the unfinished last block of the prompts came over a link, since the start.
+
+    A server that finds long prefixes in a shared far pool computes the rest of each prompt and is no decode side.
+    """
+    line, asked = case.timeline, case.timeline.lifetime(m.TTFT)
+    external, prompts = line.total(m.PROMPT_EXTERNAL), line.total(m.PROMPT_TOKENS)
+    if not (external and prompts and asked and asked.count and line.has(m.TRANSFER_SECONDS)):
+        return False
+    left = (prompts - external) / asked.count
+    return external > 0.5 * prompts and left <= (case.traffic.block_size or 1.0)
 
 
 def target_info(case: Case) -> TargetInfo:

@@ -252,15 +252,18 @@ def test_a_source_that_was_never_read_is_no_engine():
 def test_a_prefill_side_and_a_decode_side_are_told_apart():
     prefill, decode = (
         endpoint(outputs=1),
-        endpoint(hits=0, external_hits=90_000, external=90_000, computed_before=0),
+        endpoint(hits=0, external_hits=97_000, external=97_000, computed_before=0),
     )
-    for page in (prefill, decode):
+    pool = endpoint(hits=0, external_hits=90_000, external=90_000, computed_before=0)
+    for page in (prefill, decode, pool):
         page.series("vllm:num_requests_kv_fetch_by_stage", 0, stage="in_progress")
         page.histogram("vllm:nixl_xfer_time_seconds", {0.1: 200.0}, 2.0)
     prefill.histogram("vllm:request_generation_tokens", {1.0: 200.0}, 200.0)
     decode.histogram("vllm:request_generation_tokens", {20.0: 200.0}, 4000.0)
     assert diagnose(recording(prefill)).targets[0].role == "prefill"
     assert diagnose(recording(decode)).targets[0].role == "decode"
+    # 50 tokens of each prompt are computed here, more than a last block of 16: prefixes out of a shared pool
+    assert diagnose(recording(pool)).targets[0].role is None
     assert diagnose(load()).targets[0].role is None
 
 
