@@ -9,6 +9,7 @@ from kvdoctor.units import percent, rate_bytes
 THREADS = 3
 MIXES = 6
 PARTS = 4
+_UNNAMED = (Doing.IDLE, Doing.IPC, Doing.OTHER)
 BUSY = 0.05
 """CPUs from which a thread is worth a word."""
 RETRANSMITS = 0.01
@@ -21,10 +22,10 @@ def host_notes(view: HostView) -> tuple[str, ...]:
 
 
 def _stacks(view: HostView) -> list[str]:
-    """One sentence a thread that did something, those with most work first."""
-    busy = [m for m in view.stacks if m.thread == "main" or m.share(Doing.IDLE, Doing.IPC) < 1]
+    """One sentence a thread that was seen at named work, most of it first, and one a main thread in any case."""
+    told = [m for m in view.stacks if m.thread == "main" or m.share(*_UNNAMED) < 1]
     lines = []
-    for mix in sorted(busy, key=lambda m: -(1 - m.share(Doing.IDLE, Doing.IPC)) * m.samples)[:MIXES]:
+    for mix in sorted(told, key=lambda m: -(1 - m.share(*_UNNAMED)) * m.samples)[:MIXES]:
         parts = ", ".join(
             f"{percent(n / mix.samples)} {doing.value.replace('_', ' ')}" for doing, n in mix.counts[:PARTS]
         )
