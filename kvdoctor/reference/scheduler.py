@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from kvdoctor.errors import KvdoctorError
 from kvdoctor.reference.blocks import BlockPool, block_hashes
+from kvdoctor.reference.prefix import claim
 from kvdoctor.reference.request import Far, Load, Phase, Plan, Request, Wait, Work, require_fit
 
 
@@ -153,7 +154,7 @@ class Scheduler:
             if budget <= 0:
                 return Wait.TOKENS
             request = self.waiting[0]
-            load = None if request.table else self._claim(request)
+            load = None if request.table else claim(request, self.pool, self.far)
             if load:
                 self.waiting.popleft()
                 self.loading[request.name] = load
@@ -171,34 +172,6 @@ class Scheduler:
             work.append(self._work(request, count))
             budget -= count
         return Wait.NOTHING
-
-    def _claim(self, request: Request) -> Load | None:
-        """Share what the pool holds of a prefix; a Load where a far tier holds more and the pool has room."""
-        size = self.pool.block_size
-        request.hashes = block_hashes(request.tokens, size, request.salt, request.hashes)
-        # The last token is computed in any case: its logits are wanted.
-        wanted = request.hashes[: (request.length - 1) // size] if self.pool.caching else []
-        found = self.pool.match(wanted)
-        self.pool.share(found)
-        request.table = found
-        request.sealed = len(found)
-        request.computed = len(found) * size
-        rest = wanted[len(found) :]
-        return self._promised(request, rest)
-
-    def _promised(self, request: Request, rest: list[bytes]) -> Load | None:
-        """Ask the far tiers for what the pool lacks."""
-        count = self.far.promise(rest) if self.far and rest and request.fetches else 0
-        if not self.far or not count:
-            return None
-        blocks = self.pool.allocate(count)
-        if blocks is None:
-            self.far.forgo(rest[:count])
-            return None
-        request.table += blocks
-        request.phase = Phase.LOADING
-        request.promised += count * self.pool.block_size
-        return Load(request, tuple(blocks), tuple(rest[:count]))
 
     def _blocked(self, request: Request) -> Wait:
         """No block for the first of the queue: it gives up what it shares, so that others can end."""
