@@ -6,7 +6,6 @@ Footprint: the model's weights and KV, or a few layers of it where that is more 
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 from kvdoctor.errors import Unavailable
 from kvdoctor.probes import cuda, manners
 from kvdoctor.probes.child import Tell
-from kvdoctor.probes.decode_plan import PAGE, Fit, Work, fit, kv_layer_bytes, plan
+from kvdoctor.probes.decode_plan import Work, kv_layer_bytes, plan
+from kvdoctor.probes.decode_result import Asked, Times, result
 from kvdoctor.probes.footprint import Footprint
-from kvdoctor.probes.timing import Row, settle
+from kvdoctor.probes.timing import settle
 from kvdoctor.reference.config import ModelConfig, config_of
 
 if TYPE_CHECKING:
-    from kvdoctor.probes.decode_run import Bench
+    from kvdoctor.probes.decode_run import Bench, Device
 
 
 MOST_BYTES, MOST_DEVICE_BYTES = 4 * 2**30, 24 * 2**30
@@ -91,19 +91,21 @@ def run(options: Options, tell: Tell) -> dict[str, Any]:
     benches = bench_of(
         config.with_layers(work.counts[-1]), wanted, work.counts, device, native=options.native
     )
+    times, course = _timed(benches, device, tell)
+    asked = Asked(options.model, options.batch, options.context, config, kv_dtype, options.native)
+    return result(asked, work.counts, benches, times, course)
+
+
+def _timed(benches: list[Bench], device: Device, tell: Tell) -> tuple[Times, dict[str, Any]]:
+    """All rounds, and what may have disturbed them: on a GPU also the same step without its graph."""
     begin, used = time.perf_counter(), time.process_time()
-    seconds, reads, settled = _rounds(benches, tell)
-    threads = device.threads or 1
-    share = (time.process_time() - used) / (time.perf_counter() - begin) / threads
-    course: dict[str, Any] = {"settled": settled, "on_processor": min(1.0, share)}
-    if not device.is_host:
-        settle(benches[-1].launched)
-        course = {
-            "settled": settled,
-            "seconds_without_graph": [benches[-1].launched() for _ in range(LEAST_ROUNDS)],
-        }
-    line = fit(work.counts, [statistics.median(each) for each in seconds]) if len(work.counts) > 1 else None
-    return _result(options, config, kv_dtype, work, benches, seconds, reads, line, course)
+    times, settled = _rounds(benches, tell)
+    if device.is_host:
+        share = (time.process_time() - used) / (time.perf_counter() - begin) / (device.threads or 1)
+        return times, {"settled": settled, "on_processor": min(1.0, share)}
+    settle(benches[-1].launched)
+    launched = [benches[-1].launched() for _ in range(LEAST_ROUNDS)]
+    return times, {"settled": settled, "seconds_without_graph": launched}
 
 
 def _shape(options: Options) -> tuple[ModelConfig, str]:
@@ -118,7 +120,7 @@ def _planned(options: Options, config: ModelConfig, kv_dtype: str, room: int, ca
     return plan(config, kv_layer, room=room, cache=cache)
 
 
-def _rounds(benches: list[Bench], tell: Tell) -> tuple[list[list[float]], list[float], bool]:
+def _rounds(benches: list[Bench], tell: Tell) -> tuple[Times, bool]:
     """Seconds of each bench's steps and of the plain reads, in turn, so that a disturbance meets all alike."""
     settled = all([settle(bench.step) for bench in benches])
     settle(benches[-1].read)
@@ -131,73 +133,4 @@ def _rounds(benches: list[Bench], tell: Tell) -> tuple[list[list[float]], list[f
             taken.append(bench.step())
         reads.append(benches[-1].read())
         spent += reads[-1] + sum(taken[-1] for taken in steps)
-    return steps, reads, settled
-
-
-def _result(
-    options: Options,
-    config: ModelConfig,
-    kv_dtype: str,
-    work: Work,
-    benches: list[Bench],
-    seconds: list[list[float]],
-    reads: list[float],
-    line: Fit | None,
-    course: dict[str, Any],
-) -> dict[str, Any]:
-    """What was measured, and what it means for the whole model."""
-    last = benches[-1]
-    step = line.seconds(config.layers) if line else statistics.median(seconds[-1])
-    size = last.bytes_of(config.layers)
-    plain = last.read_bytes / statistics.median(reads)
-    rows = [
-        Row(
-            f"decode, {bench.layers} layers",
-            bench.bytes,
-            bench.bytes / statistics.median(taken),
-            _rates(bench.bytes, taken),
-        )
-        for bench, taken in zip(benches, seconds, strict=True)
-    ]
-    rows.append(Row("plain read", last.read_bytes, plain, _rates(last.read_bytes, reads)))
-    return {
-        "probe": "decode",
-        "measures": f"decode of {options.model}, batch {options.batch}, context {options.context}",
-        "device": last.device.name,
-        "step_seconds": step,
-        "tokens_per_s": options.batch / step,
-        "bytes_per_step": size,
-        "achieved_bytes_per_s": size / step,
-        "plain_read_bytes_per_s": plain,
-        "fraction": size / step / plain,
-        "best_fraction": last.bytes / min(seconds[-1]) / (last.read_bytes / min(reads)),
-        "step_repeats_seconds": [list(taken) for taken in seconds],
-        "basis": "fit over layers" if line else "measured",
-        "fit": {
-            "layers": list(work.counts),
-            "seconds_outside": line.seconds_outside,
-            "seconds_per_layer": line.seconds_per_layer,
-            "third_point_off": line.miss,
-        }
-        if line
-        else None,
-        "kv_relative_error": last.kv_error,
-        "rows": [row.as_dict() for row in rows],
-        "conditions": {
-            "model": options.model,
-            "layers": config.layers,
-            "batch": options.batch,
-            "context": options.context,
-            "weights": config.dtype,
-            "kv_dtype": kv_dtype,
-            "page": PAGE,
-            "block_table": "random permutation",
-            **course,
-            **last.device.conditions(native=options.native),
-        },
-    }
-
-
-def _rates(size: int, seconds: list[float]) -> tuple[float, ...]:
-    """Bytes a second of every repeat."""
-    return tuple(size / each for each in seconds)
+    return Times(steps, reads), settled

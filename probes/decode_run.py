@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -83,7 +84,17 @@ class Device:
             missing = unavailable() if native else "asked for"
             path = f"torch ({missing})" if missing else "compiled"
             found |= {"threads": self.threads, "path": path, "load_average": os.getloadavg()[0]}
+            found["processor"] = _processor()
         return found
+
+
+def _processor() -> str:
+    """What the kernel calls the processor; empty where it does not tell."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
 def device_of(name: str) -> Device:
