@@ -179,6 +179,8 @@ def build_case(
 ) -> Case:
     """Work out the traffic, both ledgers and the reasons for waiting of one engine in one window."""
     seen = traffic(timeline)
+    batch = max(1.0, seen.decode_batch / len(timeline.ranks)) if seen.decode_batch else None
+    machine = machine.at(batch, seen.context, seen.tail.typical if seen.tail else None)
     return Case(
         timeline=timeline,
         traffic=seen,

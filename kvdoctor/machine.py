@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvdoctor.errors import KvdoctorError
 from kvdoctor.model import Gap
 from kvdoctor.roofline import serving
 from kvdoctor.roofline.config import shape_from_config
 from kvdoctor.roofline.hardware import Gpu, gpu_by_name
+from kvdoctor.roofline.measured import Measured, from_text
 from kvdoctor.roofline.shape import ModelShape, StepBytes
 from kvdoctor.units import GB
 
@@ -30,6 +31,27 @@ class Machine:
     tp: int = 1
     kv_dtype: str | None = None
     gaps: tuple[Gap, ...] = ()
+    measured: Measured | None = None
+    """What a probe measured, where the bandwidth is its."""
+
+    def at(self, batch: float | None, context: float | None, step_seconds: float | None) -> Machine:
+        """Return the machine under a load: sequences and mean context of one rank, seconds of its steady step.
+
+        What of a probe's conditions is another becomes a gap. Where the service itself reads faster than the
+        probe's decode steps did, the ceiling is the plain read beside them.
+        """
+        if self.measured is None or not self.measured.decode:
+            return self
+        doubts = self.measured.doubts(self.shape, batch=batch, context=context, kv_dtype=self.kv_dtype)
+        found = replace(self, gaps=(*self.gaps, *map(_other_conditions, doubts)))
+        read = self.step(batch, context) if batch and context else None
+        if read is None or not step_seconds or self.bandwidth is None:
+            return found
+        if (
+            read.weights_low + read.kv
+        ) / step_seconds <= self.bandwidth or self.measured.read <= self.bandwidth:
+            return found
+        return replace(found, bandwidth=self.measured.read, bandwidth_basis=self.measured.read_basis)
 
     def step(self, batch: float, context: float) -> StepBytes | None:
         """Return the bytes of a decode step on one rank, None without a shape."""
@@ -76,20 +98,57 @@ def _shape(facts: dict[str, str], tp: int, dtype: str | None) -> tuple[ModelShap
     return shape, ()
 
 
+def _other_conditions(doubt: str) -> Gap:
+    return Gap(
+        "bandwidth",
+        f"the ceiling was measured under other conditions than the service's: {doubt}",
+        "kvdoctor probe decode with the service's own: --pid PID, or --model, --batch, --context, --kv-dtype",
+    )
+
+
+def _lower_bound(measured: Measured) -> Gap:
+    return Gap(
+        "bandwidth",
+        f"the ceiling that was measured is a lower bound: {measured.disturbed}",
+        "probe again while nothing else runs on the machine",
+    )
+
+
+def _other_card(measured: Measured, gpu: Gpu) -> Gap:
+    return Gap(
+        "bandwidth",
+        f"the ceiling was measured on {measured.device} and the service runs on {gpu.name}: not used",
+        "kvdoctor probe decode on the service's own card",
+    )
+
+
+def _ceiling(
+    facts: dict[str, str], gpu: Gpu | None
+) -> tuple[float | None, str, Measured | None, tuple[Gap, ...]]:
+    """Return the read rate in bytes/s with its basis: told or measured, else a share of the data sheet's."""
+    gaps: tuple[Gap, ...] = ()
+    if "bandwidth" in facts:
+        basis = facts.get("bandwidth_basis", "as given by --bandwidth")
+        measured = from_text(facts.get("bandwidth_measured", ""))
+        if measured is not None and measured.basis != basis:
+            # The rate was told again since.
+            measured = None
+        if measured is not None and measured.disturbed:
+            gaps = (_lower_bound(measured),)
+        if measured is None or gpu is None or measured.is_of(gpu.name):
+            return float(facts["bandwidth"]) * GB, basis, measured, gaps
+        gaps = (_other_card(measured, gpu),)
+    if gpu is None or gpu.hbm_bytes_per_s is None:
+        return None, "", None, gaps
+    return READ_FRACTION * gpu.hbm_bytes_per_s, f"{READ_FRACTION} x the data sheet of {gpu.name}", None, gaps
+
+
 def machine(facts: dict[str, str], cache_dtype: str | None) -> Machine:
     """Put together what the user told (`gpu`, `bandwidth`, `model_config`, `tp`) and what the engine told."""
     gpu, gaps = _gpu(facts.get("gpu"))
     tp, dtype = int(facts.get("tp", "1")), _KV_DTYPES.get(cache_dtype or "auto", cache_dtype)
     shape, more = _shape(facts, tp, dtype)
-    bandwidth, basis = None, ""
-    if "bandwidth" in facts:
-        bandwidth, basis = (
-            float(facts["bandwidth"]) * GB,
-            facts.get("bandwidth_basis", "as given by --bandwidth"),
-        )
-    elif gpu is not None and gpu.hbm_bytes_per_s is not None:
-        bandwidth = READ_FRACTION * gpu.hbm_bytes_per_s
-        basis = f"{READ_FRACTION} x the data sheet of {gpu.name}"
+    bandwidth, basis, measured, others = _ceiling(facts, gpu)
     peak = None
     if gpu is not None and shape is not None:
         peak = gpu.peak_flops(shape.weight_format)
@@ -100,5 +159,6 @@ def machine(facts: dict[str, str], cache_dtype: str | None) -> Machine:
         peak_flops=peak,
         tp=tp,
         kv_dtype=dtype,
-        gaps=gaps + more,
+        gaps=gaps + more + others,
+        measured=measured,
     )

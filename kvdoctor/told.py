@@ -29,6 +29,7 @@ def _document(text: str) -> bool:
 
 _MAKES_SENSE: dict[str, Callable[[str], bool]] = {
     "bandwidth": _positive,
+    "bandwidth_measured": _document,
     "link": _positive,
     "slo_ttft": _positive,
     "slo_itl": _positive,

@@ -18,12 +18,13 @@ FAR = 0.4
 _NO_MODEL = Gap(
     "bandwidth",
     "the model's shape or the card's bandwidth is unknown, so no step can be held against a ceiling",
-    "give --model CONFIG.json and --gpu NAME (or --bandwidth GB/s)",
+    "give --model CONFIG.json and --gpu NAME (or --bandwidth: GB/s, or the file of kvdoctor probe)",
 )
 
 
 def _no_data(case: Case) -> Finding:
-    gaps = case.machine.gaps or (_NO_MODEL,)
+    # Gaps of the ceiling's conditions are none of why there is none.
+    gaps = tuple(gap for gap in case.machine.gaps if gap.source in ("gpu", "model")) or (_NO_MODEL,)
     return Finding(Bound.BANDWIDTH, Verdict.NO_DATA, argument="Bandwidth not judged.", gaps=gaps)
 
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kvdoctor.errors import KvdoctorError
+from kvdoctor.errors import KvdoctorError, Misuse
 
 
 def decode_options(
@@ -14,7 +14,8 @@ def decode_options(
 ) -> dict[str, Any]:
     """Options of the probe: the config as JSON has it, the batch and the context.
 
-    Empty without a model: the probe then has a small one of its own. Raises KvdoctorError for what is not known.
+    Empty without a model: the probe then has a small one of its own. Raises KvdoctorError for what is not known,
+    Misuse for a step of nothing.
     """
     from kvdoctor.roofline.quantity import token_count
 
@@ -28,7 +29,7 @@ def decode_options(
     if context is not None:
         found["context"] = token_count(context)
     if found.get("batch", 1) < 1 or found.get("context", 1) < 1:
-        raise KvdoctorError("a step needs a batch and a context of at least one", "--batch 1 --context 1024")
+        raise Misuse("a step needs a batch and a context of at least one", "--batch 1 --context 1024")
     return found
 
 

@@ -6,8 +6,10 @@ import json
 import math
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
-from kvdoctor.errors import Misuse
+from kvdoctor.errors import KvdoctorError, Misuse
+from kvdoctor.units import GB
 
 _TIME = re.compile(r"^\s*([0-9.]+)\s*(us|ms|s)?\s*$")
 _SCALE = {"us": 1e-6, "ms": 1e-3, "s": 1.0, None: 1.0}
@@ -18,7 +20,8 @@ class Told:
     """The options that a URL or a file cannot answer."""
 
     gpu: str | None = None
-    bandwidth: float | None = None
+    bandwidth: float | str | None = None
+    """GB/s, or the file of a probe."""
     model: str | None = None
     tp: int | None = None
     link: float | None = None
@@ -58,6 +61,41 @@ def _positive(name: str, value: float) -> str:
     return repr(value)
 
 
+def _bandwidth(given: float | str) -> dict[str, str]:
+    """A rate in GB/s, with or without a unit, or what a probe's file says, with its conditions."""
+    try:
+        return _told(float(given), "as given by --bandwidth")
+    except ValueError:
+        text = str(given)
+    path = Path(text).expanduser()
+    if path.is_file():
+        return _probed(path)
+    from kvdoctor.roofline.quantity import rate_bytes_per_s
+
+    try:
+        return _told(rate_bytes_per_s(text) / GB, "as given by --bandwidth")
+    except KvdoctorError as error:
+        raise Misuse(
+            f"--bandwidth {text} is neither a rate nor a file",
+            "--bandwidth 3350 (GB/s), or the file of kvdoctor probe decode --json FILE",
+        ) from error
+
+
+def _told(gb_per_s: float, basis: str) -> dict[str, str]:
+    # The basis replaces that of an earlier telling, which a recording may hold.
+    return {"bandwidth": _positive("bandwidth", gb_per_s), "bandwidth_basis": basis}
+
+
+def _probed(path: Path) -> dict[str, str]:
+    """The rate of a probe's file, where it comes from, and the conditions that it holds under."""
+    from kvdoctor.roofline.probefile import measured_in
+
+    found = measured_in(path)
+    if not found.probe:
+        return _told(found.bytes_per_s / GB, f"measured, as {path.name} says")
+    return {**_told(found.bytes_per_s / GB, found.basis), "bandwidth_measured": found.text()}
+
+
 def _model(name: str) -> dict[str, str]:
     """Read a config.json, or a preset by name, into the recording."""
     from kvdoctor.roofline.config import shape_from_config
@@ -79,7 +117,7 @@ def facts(told: Told) -> dict[str, str]:
 
         found["gpu"] = gpu_by_name(told.gpu).name
     if told.bandwidth is not None:
-        found["bandwidth"] = _positive("bandwidth", told.bandwidth)
+        found |= _bandwidth(told.bandwidth)
     if told.link is not None:
         found["link"] = _positive("link", told.link)
     if told.model:

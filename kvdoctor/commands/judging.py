@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 Gpu = Annotated[str | None, typer.Option(help="card, for its bandwidth: H100, A100-80GB, L4, ...")]
 Bandwidth = Annotated[
-    float | None, typer.Option(help="measured HBM read rate in GB/s, in place of the data sheet")
+    str | None,
+    typer.Option(
+        metavar="GB/S|FILE",
+        help="HBM read rate in place of the data sheet: in GB/s, or the file of kvdoctor probe decode or hbm",
+    ),
 ]
 Model = Annotated[str | None, typer.Option(help="config.json, its folder, or the name of a known model")]
 Tp = Annotated[int | None, typer.Option(help="tensor-parallel size of one rank [1]")]
@@ -107,6 +111,7 @@ def diagnose(
     kvdoctor diagnose --pid 4242
     kvdoctor diagnose --url http://host:8000
     kvdoctor diagnose --url http://host:8000 --gpu H100 --model Llama-3.1-8B --html report.html
+    kvdoctor diagnose --url http://host:8000 --bandwidth probe.json
     kvdoctor diagnose recording.kvd --slow itl --json
     kvdoctor diagnose vllm.log vllm.log.1.gz
     kvdoctor diagnose --prometheus http://prometheus:9090 --since 1h

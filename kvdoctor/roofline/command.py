@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\b
 Examples:
   kvdoctor roofline Llama-3.1-8B --gpu H100 --batch 32 --context 8k
-  kvdoctor roofline ./model --gpu auto --measured hbm.json --sweep batch
+  kvdoctor roofline ./model --gpu auto --measured probe.json --sweep batch
   kvdoctor roofline DeepSeek-V3 --gpu H200 --gpus 8 --kv-dtype fp8 --batch 64
   kvdoctor roofline Llama-2-70B --gpu H100 --claim "85 tok/s"
   kvdoctor roofline Qwen3-32B --gpu L40S --context 4k:3,32k:1 --html out.html
@@ -72,7 +72,9 @@ Utilization = Annotated[
 Bandwidth = Annotated[
     str | None, typer.Option(metavar="GB/S", help="memory bandwidth in place of the data sheet's")
 ]
-Measured = Annotated[str | None, typer.Option(metavar="FILE", help="JSON of a probe, likewise")]
+Measured = Annotated[
+    str | None, typer.Option(metavar="FILE", help="likewise, from the JSON of kvdoctor probe decode or hbm")
+]
 Memory = Annotated[str | None, typer.Option(metavar="GIB", help="memory of one GPU")]
 Peak = Annotated[float | None, typer.Option(metavar="TFLOPS", help="dense peak of one GPU")]
 Link = Annotated[str | None, typer.Option(metavar="GB/S", help="one direction between the ranks")]

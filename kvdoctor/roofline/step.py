@@ -26,6 +26,8 @@ class Machine:
     """Bytes/s of one direction to the other ranks; None where unknown: collectives are then not judged."""
     basis: str = "data sheet"
     """Where the bandwidth comes from: data sheet, or a measurement."""
+    is_of_steps: bool = False
+    """Whether the bandwidth is that of real decode steps, so that a step can be expected to reach all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,8 @@ def decode_step(
     )
     parts = _parts(shape, machine, load, layout, moved, work)
     floor = max(parts["weights"] + parts["kv"] + parts["state"], parts["compute"])
-    fast, slow = _expected(parts, shape, layout, load.batch)
+    fractions = read_fractions(shape, machine, layout, load.batch)
+    fast, slow = _expected(parts, shape, fractions)
     return Step(
         moved,
         work,
@@ -145,7 +148,7 @@ def decode_step(
         (fast, slow),
         load.batch / floor,
         (load.batch / slow, load.batch / fast),
-        expected_basis(shape, layout, load.batch),
+        expected_basis(fractions, layout, load.batch),
         max(parts, key=lambda part: parts[part]),
     )
 
@@ -175,11 +178,11 @@ def _parts(
 
 
 def _expected(
-    parts: dict[Limit, float], shape: ModelShape, layout: Layout, batch: float
+    parts: dict[Limit, float], shape: ModelShape, fractions: tuple[float, float]
 ) -> tuple[float, float]:
     """Fast and slow seconds of a step: fractions of the roof, plus messages and a latency a layer."""
     reads = parts["weights"] + parts["kv"] + parts["state"]
-    high, low = read_fractions(shape, layout, batch)
+    high, low = fractions
     latency = parts["latency"] * hardware.LAYER_LATENCY_HIGH_S / hardware.LAYER_LATENCY_S
     if not parts["latency"]:
         latency = len(shape.layers) * hardware.LAUNCH_LATENCY_S
@@ -188,22 +191,23 @@ def _expected(
     return fast + parts["collectives"] + parts["latency"], slow + parts["collectives"] + latency
 
 
-def read_fractions(shape: ModelShape, layout: Layout, batch: float) -> tuple[float, float]:
-    """Shares of the data sheet's bandwidth over a decode step, (good, poor).
+def read_fractions(shape: ModelShape, machine: Machine, layout: Layout, batch: float) -> tuple[float, float]:
+    """Shares of the bandwidth over a decode step, (good, poor).
 
-    The poor one depends on the width and the weight format, and falls with the batch to what serving engines
-    reach while prefill shares their steps.
+    The good one is all of it where real decode steps measured it. The poor one depends on the width and the weight
+    format, and falls with the batch to what serving engines reach while prefill shares their steps.
     """
     size = weight_format(shape.weight_format).bytes_per_weight
     alone = next(fraction for limit, fraction in hardware.DECODE_FRACTION_LOW if size >= limit)
     low = hardware.TP_FRACTION_LOW if layout.gpus > layout.pp else alone
     filled = min(1.0, math.log(max(1.0, batch)) / math.log(hardware.SERVING_BATCH))
-    return hardware.DECODE_FRACTION, low * (hardware.SERVING_FRACTION_LOW / low) ** filled
+    high = 1.0 if machine.is_of_steps else hardware.DECODE_FRACTION
+    return high, low * (hardware.SERVING_FRACTION_LOW / low) ** filled
 
 
-def expected_basis(shape: ModelShape, layout: Layout, batch: float) -> str:
+def expected_basis(fractions: tuple[float, float], layout: Layout, batch: float) -> str:
     """One line that says what the expected range is made of."""
-    high, low = read_fractions(shape, layout, batch)
+    high, low = fractions
     text = f"{low:.0%} to {high:.0%} of the bandwidth"
     if layout.gpus > layout.pp:
         latency, most = hardware.LAYER_LATENCY_S * 1e6, hardware.LAYER_LATENCY_HIGH_S * 1e6

@@ -14,12 +14,28 @@ def warnings_of(question: Question, decode: Decode) -> tuple[str, ...]:
     """All warnings: of the card, of the context and the layout, of the model's figures, of the rates."""
     found = (
         *question.card.warnings,
+        *_measured(question),
         *_context(question),
         *_layout(question),
         *notes(question.shape, layout=question.layout, storage=question.storage),
         *_rates(question, decode),
     )
     return tuple(dict.fromkeys(found))
+
+
+def _measured(question: Question) -> list[str]:
+    """Conditions of the measured bandwidth that are not those of the question."""
+    measured, load = question.card.measured, question.load
+    if measured is None:
+        return []
+    copies = max(1, question.layout.dp_attention)
+    doubts = measured.doubts(
+        question.shape,
+        batch=load.batch / copies,
+        context=load.context,
+        kv_dtype=question.storage.dtype,
+    )
+    return [f"the bandwidth was measured under other conditions: {doubt}" for doubt in doubts]
 
 
 def _context(question: Question) -> list[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from loads import case
+from loads import case, load
 
 from kvdoctor.causes import bandwidth
+from kvdoctor.diagnose import diagnose
 from kvdoctor.machine import Machine, machine
-from kvdoctor.model import Finding, Verdict
+from kvdoctor.model import Bound, Finding, Verdict
+from kvdoctor.roofline.measured import Measured
 
 LLAMA_8B = """{"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
 "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
@@ -115,3 +117,37 @@ def test_without_model_ceiling_or_steps_bandwidth_is_not_judged(known, numbers):
     (found,) = bandwidth.check(case(machine=known, **{**BUSY, **numbers}))
     assert found.verdict is Verdict.NO_DATA
     assert found.gaps[0].cure
+
+
+def probed(**changes: object) -> dict[str, str]:
+    """Facts of a ceiling that a probe measured at forty sequences of 2,000 tokens, just over what the step reads."""
+    step = KNOWN.step(40.0, 2000.0)
+    assert step is not None
+    numbers = {"read": 2 * HIGH, "decode": 1.4 * HIGH, "batch": 40.0, "context": 2000.0}
+    words = {"device": "CPU", "model": "Llama-3.1-8B", "weights": "bf16", "kv_dtype": "bf16"}
+    found = Measured("decode", **{**numbers, **words, "step_bytes": step.total, **changes})
+    told = {"bandwidth": repr(found.bytes_per_s / 1e9), "bandwidth_basis": found.basis}
+    return {"model_config": LLAMA_8B, **told, "bandwidth_measured": found.text()}
+
+
+def test_a_ceiling_of_the_decode_probe_is_named_with_its_conditions():
+    found = load(facts=probed(), **BUSY)
+    answer = diagnose(found)
+    (bound,) = (one for one in answer.findings if one.bound is Bound.BANDWIDTH)
+    ceiling = next(one for one in bound.evidence if one.name == "HBM read ceiling")
+    assert bound.verdict is Verdict.LIKELY
+    assert ceiling.value == pytest.approx(1.4 * HIGH)
+    assert ceiling.source.startswith("measured by probe decode at batch 40, context 2,000")
+    assert not [gap for gap in answer.gaps if gap.source == "bandwidth"]
+
+
+def test_a_probe_of_another_batch_is_said_in_the_answer():
+    answer = diagnose(load(facts=probed(batch=4.0), **BUSY))
+    (gap, *_) = (gap for gap in answer.gaps if gap.source == "bandwidth")
+    assert "batch 4, used for batch 40" in gap.reason
+
+
+def test_conditions_of_a_ceiling_are_no_reason_why_nothing_can_be_judged():
+    facts = {name: text for name, text in probed(batch=4.0).items() if name != "model_config"}
+    (found,) = bandwidth.check(case(facts=facts, **BUSY))
+    assert found.gaps == (bandwidth._NO_MODEL,)

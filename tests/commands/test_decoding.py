@@ -8,7 +8,7 @@ import pytest
 
 from kvdoctor.commands import running
 from kvdoctor.commands.decoding import decode_options
-from kvdoctor.errors import KvdoctorError
+from kvdoctor.errors import KvdoctorError, Misuse
 
 
 def test_without_a_model_the_probe_has_its_own():
@@ -42,7 +42,7 @@ def test_an_engine_whose_files_are_closed_is_said(monkeypatch):
         decode_options(None, 1, None, None)
 
 
-@pytest.mark.parametrize(("batch", "context"), [(0, None), (None, "0")])
-def test_a_step_of_nothing_is_refused(batch, context):
-    with pytest.raises(KvdoctorError):
+@pytest.mark.parametrize(("batch", "context"), [(0, None), (-1, None), (None, "0")])
+def test_a_step_of_nothing_is_misuse(batch, context):
+    with pytest.raises(Misuse, match="at least one"):
         decode_options(None, None, batch, context)

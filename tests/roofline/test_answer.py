@@ -12,7 +12,8 @@ from rooflines import question
 
 from kvdoctor.errors import KvdoctorError
 from kvdoctor.roofline.answer import answer
-from kvdoctor.roofline.machine import card_of, measured_rate
+from kvdoctor.roofline.machine import card_of
+from kvdoctor.roofline.probefile import measured_in
 from kvdoctor.roofline.rates import decode_of
 
 GIB = 2**30
@@ -89,7 +90,7 @@ def test_a_measured_rate_replaces_the_data_sheet_and_says_so(tmp_path: Path) -> 
 def test_a_probes_lines_are_read_and_its_own_verdict_wins_over_its_rows(tmp_path: Path) -> None:
     file = tmp_path / "probe.jsonl"
     file.write_text('{"achieved_bytes_per_s": 1e12, "rows": [{"bytes_per_s": 9e12}]}\n{"note": "no rate"}\n')
-    assert measured_rate(file) == 1e12
+    assert measured_in(file).bytes_per_s == 1e12
 
 
 @pytest.mark.parametrize("text", ["", "{}", "not json", '{"bytes_per_s": "fast"}', '{"bytes_per_s": true}'])
@@ -97,7 +98,7 @@ def test_a_file_without_a_rate_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "hbm.json"
     file.write_text(text)
     with pytest.raises(KvdoctorError):
-        measured_rate(file)
+        measured_in(file)
 
 
 def test_the_ttft_of_a_hit_is_far_below_that_of_a_miss() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from kvdoctor.errors import KvdoctorError
 from kvdoctor.roofline import machine
-from kvdoctor.roofline.machine import card_of, local_gpu_name, rates_in
+from kvdoctor.roofline.machine import card_of, local_gpu_name
 from kvdoctor.roofline.presets import preset
 
 
@@ -88,8 +88,3 @@ def test_the_peak_is_that_of_the_weights_arithmetic() -> None:
         assert found is not None
         peaks.append(found.peak)
     assert peaks == [989e12, 1979e12]
-
-
-def test_rates_are_found_at_any_depth_and_nothing_else_is() -> None:
-    rows = {"a": [{"bytes_per_s": 2.0, "achieved_bytes_per_s": 1.0}, {"b": {"bytes_per_s": 3}}], "rate": 9}
-    assert list(rates_in(rows)) == [1.0, 3.0]
