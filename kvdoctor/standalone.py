@@ -13,6 +13,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -41,7 +42,10 @@ class Endpoint:
     """One metrics page. No redirect is followed, no proxy is asked; the key goes to this URL alone."""
 
     def __init__(self, url: str, key: str | None) -> None:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
+        try:
+            parts = urlsplit(url if "://" in url else f"http://{url}")
+        except ValueError:
+            raise SystemExit("record: what was given with --url is no URL") from None
         self.name = _shown(parts)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise SystemExit(f"record: {self.name} is no URL of a metrics page (http://host:port/metrics)")
@@ -59,7 +63,11 @@ class Endpoint:
         https = self.parts.scheme == "https"
         kind = http.client.HTTPSConnection if https else http.client.HTTPConnection
         connection = kind(self.parts.hostname or "", self.parts.port, timeout=DEADLINE)
+        # A socket's own limit is for one piece: an answer that drips would never reach it.
         end = time.monotonic() + DEADLINE
+        watch = threading.Timer(DEADLINE, _cut, (connection,))
+        watch.daemon = True
+        watch.start()
         try:
             connection.request("GET", self.target, headers=self.headers)
             answer = connection.getresponse()
@@ -67,22 +75,37 @@ class Endpoint:
                 raise Failed(f"HTTP {answer.status}", final=answer.status in (401, 403, 404, 405))
             return _page(answer, end)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise Failed(f"{type(error).__name__}: {error}") from None
+            late = time.monotonic() >= end
+            raise Failed("the page took too long" if late else f"{type(error).__name__}: {error}") from None
         finally:
+            watch.cancel()
             connection.close()
+
+
+def _cut(connection: http.client.HTTPConnection) -> None:
+    """End whatever waits on a connection."""
+    sock = connection.sock
+    try:
+        if sock is not None:
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)
+    except OSError:
+        return  # it has ended by itself
 
 
 def _page(answer: http.client.HTTPResponse, end: float) -> bytes:
     pieces: list[bytes] = []
     size = 0
     while True:
-        piece = answer.read(PIECE)
+        piece = answer.read1(PIECE)
         if not piece:
             break
         pieces.append(piece)
         size += len(piece)
         if size > MAX_PAGE or time.monotonic() > end:
             raise Failed("the page is too long" if size > MAX_PAGE else "the page took too long")
+    late = time.monotonic() >= end
+    if answer.length or late:
+        raise Failed("the page took too long" if late else "the page broke off")
     text = b"".join(pieces)
     start = text[:64].lstrip()
     if start[:1] in (b"[", b"{") and not start.startswith(b'{"'):
@@ -164,8 +187,8 @@ class Recorder(threading.Thread):
         took = time.monotonic() - begin
         self.pages += 1
         out.write(f"#@ {at:.6f} {1000 * took:.3f}\n{head}".encode())
-        # A page that holds a mark of ours would be read as two.
-        out.write(text.replace(b"\n#@ ", b"\n# @ ") + (b"" if text.endswith(b"\n") else b"\n"))
+        # A page that holds a mark of ours would be read as two, one that begins with a note as ours.
+        out.write((b"\n" + text).replace(b"\n#@ ", b"\n# @ ") + (b"" if text.endswith(b"\n") else b"\n"))
         return took
 
 
@@ -186,10 +209,18 @@ def _options(argv: list[str]) -> argparse.Namespace:
     return options
 
 
+def _key(name: str) -> str | None:
+    """Return the token; blanks around it, as a file's last line feed, are no part of it."""
+    key = os.environ.get(name, "").strip() if name else ""
+    if name and not (key and key.isascii() and key.isprintable()):
+        raise SystemExit(f"record: {name} holds characters that no HTTP header can carry")
+    return key or None
+
+
 def main(argv: list[str]) -> int:
     """Record every URL side by side. Returns 0 when each gave a page, else 1."""
     options = _options(argv)
-    key = os.environ.get(options.api_key_env) if options.api_key_env else None
+    key = _key(options.api_key_env)
     places = [
         (Endpoint(url, key), f"{options.out}-{number}.prom.gz")
         for number, url in enumerate(options.url, start=1)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import gzip
 import itertools
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -27,6 +29,7 @@ from kvdoctor.readers import read
 from kvdoctor.recording import Recording
 
 SCRIPT = Path(kvdoctor.standalone.__file__)
+DEADLINE = kvdoctor.standalone.DEADLINE
 
 
 def pages(count=6, **numbers):
@@ -68,6 +71,32 @@ class Server:
     def __exit__(self, *args):
         self.server.shutdown()
         self.server.server_close()
+
+
+class Dripping:
+    """Sends some bytes, then nothing more but one now and then; or closes at once."""
+
+    def __init__(self, answer, *, drips=True):
+        self.answer, self.drips = answer, drips
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.ended = threading.Event()
+
+    def __enter__(self):
+        threading.Thread(target=self._serve, daemon=True).start()
+        return f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+
+    def _serve(self):
+        with contextlib.suppress(OSError):
+            connection, _ = self.listener.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(self.answer)
+                while self.drips and not self.ended.wait(0.3):
+                    connection.sendall(b"x")
+
+    def __exit__(self, *args):
+        self.ended.set()
+        self.listener.close()
 
 
 def run(folder, *arguments, environment=None):
@@ -141,6 +170,7 @@ def test_a_token_goes_to_the_url_and_into_no_file(tmp_path):
         ("--url", "ftp://h/metrics"),
         ("--url", "http://user:word@h/metrics"),
         ("--url", "http://h:port/metrics"),
+        ("--url", "http://[::1"),
         ("--url", "http://127.0.0.1:1", "--seconds", "99999999"),
         ("--url", "http://127.0.0.1:1", "--interval", "0"),
         ("--url", "http://127.0.0.1:1", "--api-key-env", "NO_SUCH_VARIABLE_HERE"),
@@ -153,6 +183,82 @@ def test_what_makes_no_sense_is_refused_before_anything_is_read(tmp_path, argume
     assert "Traceback" not in done.stderr
     assert "word" not in done.stderr
     assert not list(tmp_path.glob("*.gz"))
+
+
+@pytest.mark.parametrize("value", ["s3cret\nline", "s3cret\u20ac", "\n"])
+def test_a_token_that_no_header_can_carry_is_refused_without_being_shown(tmp_path, value):
+    environment = {**os.environ, "TOKEN": value}
+    done = run(tmp_path, "--url", "http://127.0.0.1:1", "--api-key-env", "TOKEN", environment=environment)
+    assert done.returncode == 1
+    assert "TOKEN holds characters" in done.stderr
+    assert "s3cret" not in done.stderr
+
+
+def test_a_line_feed_behind_a_token_is_no_part_of_it(tmp_path):
+    environment = {**os.environ, "TOKEN": "s3cret-value\n"}
+    arguments = ("--seconds", "0", "--api-key-env", "TOKEN")
+    with Server(pages()) as server:
+        run(tmp_path, "--url", server.url, *arguments, environment=environment)
+    assert server.asked == [("/metrics", "Bearer s3cret-value")]
+
+
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n"]
+)
+def test_an_answer_that_drips_ends_at_the_deadline(tmp_path, answer):
+    with Dripping(answer) as url:
+        begin = time.monotonic()
+        done = run(tmp_path, "--url", url, "--seconds", "0")
+        assert time.monotonic() - begin < 3 * DEADLINE
+    assert done.returncode == 1
+    assert "took too long" in done.stderr
+
+
+def test_a_page_that_breaks_off_is_a_failure(tmp_path):
+    with Dripping(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nvllm:a 1\n", drips=False) as url:
+        done = run(tmp_path, "--url", url, "--seconds", "0")
+    assert done.returncode == 1
+    assert "broke off" in done.stderr
+
+
+def test_interrupted_it_closes_its_file(tmp_path):
+    copy = tmp_path / "record.py"
+    copy.write_bytes(SCRIPT.read_bytes())
+    with Server(pages()) as server:
+        words = ["--url", server.url, "--seconds", "60", "--interval", "0.2"]
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(copy), *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        )
+        end = time.monotonic() + 20
+        while len(server.asked) < 4 and time.monotonic() < end:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "Traceback" not in said
+    assert "0 failed" in said
+    recording = read([str(tmp_path / "kvdoctor-1.prom.gz")])
+    assert not any("cut" in gap.reason for gap in recording.gaps)
+
+
+def test_an_engine_that_dies_leaves_its_pages_and_its_failures(tmp_path):
+    copy = tmp_path / "record.py"
+    copy.write_bytes(SCRIPT.read_bytes())
+    server = Server(pages(20))
+    with server:
+        words = ["--url", server.url, "--seconds", "2", "--interval", "0.2"]
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(copy), *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        )
+        end = time.monotonic() + 20
+        while len(server.asked) < 3 and time.monotonic() < end:
+            time.sleep(0.05)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert "ConnectionRefusedError" in said
+    recording = read([str(tmp_path / "kvdoctor-1.prom.gz")])
+    assert any("ConnectionRefusedError" in gap.reason for gap in recording.gaps)
+    assert len(recording.sources[0].at) >= 3
 
 
 def test_nothing_is_written_over(tmp_path):
