@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from kvdoctor.commands.judging import ApiKey, Interval, Save, Seconds
+from kvdoctor.commands.judging import ApiKey, Interval, Save, Seconds, Url
 
 
 def _print_script(wanted: bool) -> None:
@@ -21,7 +21,10 @@ def _print_script(wanted: bool) -> None:
 
 
 def record(
-    url: Annotated[list[str], typer.Option(help="metrics endpoint, may be given several times")],
+    url: Url = None,
+    urls: Annotated[
+        str | None, typer.Option(metavar="FILE", help="metrics endpoints, one a line; - is stdin")
+    ] = None,
     seconds: Seconds = 60.0,
     interval: Interval = 1.0,
     save: Save = None,
@@ -40,14 +43,19 @@ def record(
 
     \b
     kvdoctor record --url http://host:8000 --seconds 600 --save before.kvd
+    kvdoctor record --urls replicas.txt --interval 15 --seconds 3600
     kvdoctor record --print-script | kubectl exec -i POD -- python3 - --url http://127.0.0.1:8000 --out /tmp/kv
     """
     from kvdoctor.commands.length import check_length
     from kvdoctor.commands.live import record_live
+    from kvdoctor.commands.urls import urls_of
 
     check_length(seconds, interval)
+    places = urls_of(url or (), urls)
+    if not places:
+        raise typer.BadParameter("give --url URL, or --urls FILE")
     record_live(
-        url, seconds=seconds, interval_s=interval, facts={}, save=save, api_key=api_key, must_save=True
+        places, seconds=seconds, interval_s=interval, facts={}, save=save, api_key=api_key, must_save=True
     )
 
 
