@@ -103,13 +103,13 @@ class _Loader:
 
     def _head(self, plain: bytes) -> None:
         head = json.loads(plain)
-        self.recording.kvdoctor, self.recording.wall = str(head["kvdoctor"]), _finite(head["wall"])
+        self.recording.kvdoctor, self.recording.wall = str(head["kvdoctor"]), finite(head["wall"])
 
     def _source(self, plain: bytes) -> None:
         entry = json.loads(plain)
         role = None if entry["role"] is None else str(entry["role"])
         self.recording.sources.append(
-            Source(str(entry["name"]), str(entry["kind"]), _finite(entry["wall"]), role)
+            Source(str(entry["name"]), str(entry["kind"]), finite(entry["wall"]), role)
         )
 
     def _series(self, plain: bytes) -> None:
@@ -150,7 +150,7 @@ class _Loader:
     def _end(self, plain: bytes) -> None:
         end = json.loads(plain)
         self.recording.cost = Cost(
-            _finite(end["cpu_seconds"]), int(end["bytes"]), _finite(end["longest_read_seconds"])
+            finite(end["cpu_seconds"]), int(end["bytes"]), finite(end["longest_read_seconds"])
         )
         self.recording.complete = bool(end["complete"])
         self.ended = True
@@ -161,7 +161,8 @@ class _Loader:
         return self.recording.sources[number]
 
 
-def _finite(value: object) -> float:
+def finite(value: object) -> float:
+    """Return a value as a number; ValueError or TypeError for what is none, or has no end."""
     number = float(str(value))
     if not math.isfinite(number):
         raise ValueError("not a number")

@@ -67,7 +67,7 @@ def _points(samples: Sequence[object]) -> tuple[list[float], list[float]]:
     try:
         at = [float(one[0]) for one in samples]  # type: ignore[index]
         value = [float(one[1]) for one in samples]  # type: ignore[index]
-    except (TypeError, ValueError, IndexError, KeyError):
+    except (TypeError, ValueError, OverflowError, IndexError, KeyError):
         pairs = [pair for one in samples if (pair := _pair(one)) is not None]
         at, value = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     if all(map(math.isfinite, value)) and all(map(math.isfinite, at)):
@@ -81,7 +81,7 @@ def _pair(sample: object) -> tuple[float, float] | None:
         return None
     try:
         return float(sample[0]), float(sample[1])
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 

@@ -12,7 +12,7 @@ from kvdoctor.frames import VERSION
 from kvdoctor.model import Cost, Gap
 from kvdoctor.readers.pages import Page, foreign
 from kvdoctor.recording import Recording, Source, add_reading
-from kvdoctor.restore import MAX_CHANGES
+from kvdoctor.restore import MAX_CHANGES, finite
 
 MAX_READINGS = 1_000_000
 """Eleven days at 1 Hz: a guard."""
@@ -138,7 +138,7 @@ class Series:
 
 def _source(note: Mapping[str, object]) -> Source:
     role, texts = note["role"], note["texts"]
-    source = Source(str(note["name"]), str(note["kind"]), float(str(note["wall"])))
+    source = Source(str(note["name"]), str(note["kind"]), finite(note["wall"]))
     source.role = None if role is None else str(role)
     if isinstance(texts, dict):
         source.texts.update({str(key): str(text) for key, text in texts.items()})
@@ -147,11 +147,11 @@ def _source(note: Mapping[str, object]) -> Source:
 
 def _about(recording: Recording, note: Mapping[str, object]) -> None:
     facts, cost = note["facts"], note["cost"]
-    recording.kvdoctor, recording.wall = str(note["kvdoctor"]), float(str(note["wall"]))
+    recording.kvdoctor, recording.wall = str(note["kvdoctor"]), finite(note["wall"])
     recording.complete = bool(note["complete"])
     if isinstance(facts, dict):
         recording.facts.update({str(key): str(fact) for key, fact in facts.items()})
     if isinstance(cost, dict):
         recording.cost = Cost(
-            float(cost["cpu_seconds"]), int(cost["bytes"]), float(cost["longest_read_seconds"])
+            finite(cost["cpu_seconds"]), int(cost["bytes"]), finite(cost["longest_read_seconds"])
         )

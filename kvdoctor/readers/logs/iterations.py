@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from kvdoctor.readers.logs.parse import MAX_VALUE
+
 MAX_TEXT = 64 * 2**20
 """Bytes of JSON that are parsed at once."""
 _INNER = ("kvCacheStats", "inflightBatchingStats", "specDecodingStats")
@@ -32,8 +34,13 @@ def _lines(objects: list[object]) -> Iterator[bytes]:
         if not isinstance(one, dict):
             continue
         inner = [part for name in _INNER if isinstance(part := one.get(name), dict)]
-        flat = {str(k): v for part in (one, *inner) for k, v in part.items() if isinstance(v, int | float)}
+        flat = {str(k): v for part in (one, *inner) for k, v in part.items() if _usable(v)}
         most, used = flat.get("maxNumBlocks"), flat.get("usedNumBlocks")
         if most and used is not None:
             flat["usedShare"] = used / most
         yield json.dumps(flat).encode()
+
+
+def _usable(value: object) -> bool:
+    """Say whether a value is a number that can be reckoned with: JSON has integers of any length."""
+    return isinstance(value, int | float) and abs(value) <= MAX_VALUE
