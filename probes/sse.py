@@ -99,7 +99,10 @@ def _events(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
         if text == b"data: [DONE]":
             return
         if text.startswith(b"data:"):
-            found = json.loads(text[5:])
+            try:
+                found = json.loads(text[5:])
+            except (ValueError, RecursionError):
+                raise KvdoctorError("the server's stream holds no JSON", "is it an OpenAI server?") from None
             if isinstance(found, dict):
                 yield found
 
@@ -109,13 +112,25 @@ def _timed(events: Iterator[dict[str, Any]], begin: float) -> Answer:
     first: float | None = None
     usage: dict[str, Any] = {}
     for event in events:
-        usage = event.get("usage") or usage
-        if first is None and any(choice.get("text") for choice in event.get("choices") or ()):
+        usage = _object(event.get("usage")) or usage
+        choices = event.get("choices")
+        told = choices if isinstance(choices, list) else ()
+        if first is None and any(_object(choice).get("text") for choice in told):
             first = time.perf_counter() - begin
     total = time.perf_counter() - begin
     if first is None:
         raise KvdoctorError("the server's answer held no text", "ask for more tokens: --tokens 4")
-    details = usage.get("prompt_tokens_details") or {}
+    cached = _count(_object(usage.get("prompt_tokens_details")).get("cached_tokens"))
     return Answer(
-        first, total, usage.get("prompt_tokens"), details.get("cached_tokens"), usage.get("completion_tokens")
+        first, total, _count(usage.get("prompt_tokens")), cached, _count(usage.get("completion_tokens"))
     )
+
+
+def _object(found: object) -> dict[str, Any]:
+    """Return a JSON object; an empty one where there is something else."""
+    return found if isinstance(found, dict) else {}
+
+
+def _count(found: object) -> int | None:
+    """Return a number of tokens; None for what is none."""
+    return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
