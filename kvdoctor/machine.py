@@ -11,7 +11,8 @@ from kvdoctor.roofline import serving
 from kvdoctor.roofline.config import shape_from_config
 from kvdoctor.roofline.hardware import Gpu, gpu_by_name
 from kvdoctor.roofline.measured import Measured, from_text
-from kvdoctor.roofline.shape import ModelShape, StepBytes
+from kvdoctor.roofline.shape import Layout, ModelShape, StepBytes
+from kvdoctor.roofline.step import micro_batches
 from kvdoctor.units import GB
 
 READ_FRACTION = 0.87
@@ -29,6 +30,8 @@ class Machine:
     peak_flops: float | None = None
     """Dense peak of one card at the weights' precision."""
     tp: int = 1
+    pp: int = 1
+    """Pipeline stages: a sequence passes them one after the other, a micro-batch in each."""
     kv_dtype: str | None = None
     gaps: tuple[Gap, ...] = ()
     measured: Measured | None = None
@@ -53,12 +56,16 @@ class Machine:
             return found
         return replace(found, bandwidth=self.measured.read, bandwidth_basis=self.measured.read_basis)
 
+    def together(self, batch: float) -> float:
+        """Return how many of a rank's sequences share one step: those of one micro-batch (rule 13)."""
+        return batch / micro_batches(batch, Layout(pp=self.pp))
+
     def step(self, batch: float, context: float) -> StepBytes | None:
-        """Return the bytes of a decode step on one rank, None without a shape."""
+        """Return the bytes that one output token of each sequence waits for, all stages; None without a shape."""
         if self.shape is None:
             return None
         return serving.decode_bytes(
-            self.shape, batch=batch, context=context, tp=self.tp, kv_dtype=self.kv_dtype
+            self.shape, batch=self.together(batch), context=context, tp=self.tp, kv_dtype=self.kv_dtype
         )
 
     def step_seconds(self, batch: float, context: float) -> float | None:
@@ -69,7 +76,7 @@ class Machine:
         floor = read.total / self.bandwidth
         if self.peak_flops is None:
             return floor
-        flops = serving.decode_flops(self.shape, batch=batch, context=context) / self.tp
+        flops = serving.decode_flops(self.shape, batch=self.together(batch), context=context) / self.tp
         return max(floor, flops / self.peak_flops)
 
 
@@ -144,7 +151,7 @@ def _ceiling(
 
 
 def machine(facts: dict[str, str], cache_dtype: str | None) -> Machine:
-    """Put together what the user told (`gpu`, `bandwidth`, `model_config`, `tp`) and what the engine told."""
+    """Put together what the user told (`gpu`, `bandwidth`, `model_config`, `tp`, `pp`) and what the engine told."""
     gpu, gaps = _gpu(facts.get("gpu"))
     tp, dtype = int(facts.get("tp", "1")), _KV_DTYPES.get(cache_dtype or "auto", cache_dtype)
     shape, more = _shape(facts, tp, dtype)
@@ -158,6 +165,7 @@ def machine(facts: dict[str, str], cache_dtype: str | None) -> Machine:
         bandwidth_basis=basis,
         peak_flops=peak,
         tp=tp,
+        pp=int(facts.get("pp", "1")),
         kv_dtype=dtype,
         gaps=gaps + more + others,
         measured=measured,

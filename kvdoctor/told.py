@@ -34,6 +34,7 @@ _MAKES_SENSE: dict[str, Callable[[str], bool]] = {
     "slo_ttft": _positive,
     "slo_itl": _positive,
     "tp": _cards,
+    "pp": _cards,
     "slow": lambda text: text in {metric.value for metric in Metric},
     "model_config": _document,
     "model_side": _document,

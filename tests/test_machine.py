@@ -159,3 +159,16 @@ def test_a_ceiling_that_was_measured_beside_other_work_is_a_lower_bound():
     found = replace(PROBED, disturbed="its warm-up did not settle")
     (gap,) = machine({**TOLD, "bandwidth_measured": found.text()}, None).gaps
     assert gap.reason == "the ceiling that was measured is a lower bound: its warm-up did not settle"
+
+
+def test_of_pipeline_stages_one_micro_batch_is_read_with_the_weights():
+    known, staged = (machine({**MODEL, "gpu": "H100", **more}, None) for more in ({}, {"pp": "4"}))
+    whole, part = known.step(32.0, 1000.0), staged.step(32.0, 1000.0)
+    assert part == known.step(8.0, 1000.0)
+    assert (part.weights, 4 * part.kv) == (whole.weights, whole.kv)
+    assert staged.step_seconds(32.0, 1000.0) == known.step_seconds(8.0, 1000.0)
+
+
+@pytest.mark.parametrize(("batch", "together"), [(1.0, 1.0), (3.0, 1.0), (4.0, 1.0), (10.0, 2.5)])
+def test_there_are_no_more_micro_batches_than_sequences(batch, together):
+    assert machine({"pp": "4"}, None).together(batch) == together
