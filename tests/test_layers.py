@@ -74,6 +74,7 @@ MAY_IMPORT: dict[str, str] = {
     "timeline": "course engines histogram metrics pick recording",
     "traffic": "histogram metrics pace timeline",
     "queue_wait": "model traffic",
+    "ranks": "case metrics model",
     "waiting": "metrics timeline traffic",
     "logview": "logmetrics metrics model recording timeline traffic waiting",
     # think: from signals to opinions
