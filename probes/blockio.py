@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from kvdoctor.errors import KvdoctorError
+from kvdoctor.probes.timing import BURST_S, Pace
 
 STAMP = struct.Struct("<QQ")
 """What the first bytes of every 4 KiB of the file are: its offset, and the file's own number."""
@@ -41,15 +42,25 @@ class File:
     def __init__(self, fd: int, size: int, number: int, tile: bytes) -> None:
         self.fd, self.size, self.number, self._tile = fd, size, number, tile
 
-    def fill(self, block: int) -> Transfer:
-        """Write the whole file in order, fresh random data in each block, and wait for the device."""
-        spent, each = 0, []
+    def fill(self, block: int, pace: Pace | None = None) -> Transfer:
+        """Write the whole file in order, fresh random data in each block, and wait for the device.
+
+        Beside somebody else it rests after each burst, and waits for the device before it does.
+        """
+        spent = rested = 0
+        each: list[int] = []
         for offset in range(0, self.size, block):
             data = _aligned(pages(offset, min(block, self.size - offset), self.number, os.urandom(block)))
             begin = time.perf_counter_ns()
             _whole(os.pwritev(self.fd, [data], offset), len(data))
             each.append(time.perf_counter_ns() - begin)
             spent += each[-1]
+            if pace is not None and pace.shared and spent - rested >= BURST_S * 1e9 / 2:
+                begin = time.perf_counter_ns()
+                os.fsync(self.fd)
+                spent += time.perf_counter_ns() - begin
+                pace.rest((spent - rested) / 1e9)
+                rested = spent
         begin = time.perf_counter_ns()
         os.fsync(self.fd)
         spent += time.perf_counter_ns() - begin

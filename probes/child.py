@@ -1,4 +1,4 @@
-"""The child process of a probe, both ends: started with a time limit, asked on stdin, answering in JSON lines.
+"""The child process of a probe, from outside: started with a time limit, asked on stdin, answering in JSON lines.
 
 The child is started with `BOOT`, which makes the `kvdoctor` package importable for any Python without a temporary
 folder and without any other package of ours. Its lines are `{"doing": text, "share": 0..1}` for progress, and one of
@@ -7,18 +7,13 @@ folder and without any other package of ours. Its lines are `{"doing": text, "sh
 
 from __future__ import annotations
 
-import ctypes
-import dataclasses
-import importlib
 import json
 import os
-import resource
 import selectors
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -26,7 +21,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from kvdoctor.errors import KvdoctorError, Unavailable
-from kvdoctor.probes import PROBES
 
 Tell = Callable[[str, float], None]
 """Called by a probe with what it does now and the share that is done, 0..1."""
@@ -39,13 +33,11 @@ s = u.spec_from_file_location("kvdoctor", sys.argv[1] + "/__init__.py", submodul
 sys.modules["kvdoctor"] = m = u.module_from_spec(s)
 s.loader.exec_module(m)
 """
-BOOT = BOOT_PACKAGE + "from kvdoctor.probes import child\nchild.main()\n"
-NICE, OOM_SCORE = 10, 1000
+BOOT = BOOT_PACKAGE + "from kvdoctor.probes import inside\ninside.main()\n"
 GRACE_S = 2.0
 """Seconds between the polite and the final signal."""
 MAX_LINE = 64 * 2**20
 """Bytes of an answer; a result is a few kilobytes."""
-PR_SET_PDEATHSIG = 1
 # Settings of a service that would otherwise be inherited by the child.
 CLEARED = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP")
 
@@ -184,70 +176,3 @@ def _died(probe: str, code: int | None, errors: IO[bytes]) -> KvdoctorError:
     return KvdoctorError(
         f"the {probe} probe ended without an answer: {said}", "report this with the line above"
     )
-
-
-def main() -> None:
-    """Be the child: read the request, run the probe, answer."""
-    out = _private_stdout()
-    request = json.loads(sys.stdin.buffer.readline())
-    _behave(int(request["parent"]))
-    threading.Thread(target=_watch_parent, daemon=True).start()
-
-    def say(message: Mapping[str, Any]) -> None:
-        out.write(json.dumps(message) + "\n")
-        out.flush()
-
-    say(
-        answer_of(
-            request["probe"], request["options"], lambda doing, share: say({"doing": doing, "share": share})
-        )
-    )
-    sys.stderr.flush()
-    os._exit(0)  # a thread that waits in a system call, and the parent watch, must not hold us
-
-
-def answer_of(probe: str, options: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """Run a probe here and return its last message."""
-    module = importlib.import_module(PROBES[probe].module)
-    try:
-        return {"result": module.run(options_of(module.Options, options), tell)}
-    except Unavailable as refusal:
-        return {"refused": [refusal.reason, refusal.cure]}
-    except KvdoctorError as error:
-        return {"failed": [error.message, error.hint]}
-
-
-def options_of(kind: Any, values: Mapping[str, Any]) -> Any:
-    """Make an options object from JSON, whose lists stand for tuples; unknown keys are left out."""
-    names = {field.name for field in dataclasses.fields(kind)}
-    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in names})
-
-
-def _private_stdout() -> IO[str]:
-    """Keep the pipe for answers, and send what libraries print to standard error."""
-    kept = os.dup(1)
-    os.dup2(2, 1)
-    return os.fdopen(kept, "w", encoding="utf-8")
-
-
-def die_with(parent: int) -> None:
-    """Be killed by the kernel when the parent ends, however it ends."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
-def _behave(parent: int) -> None:
-    """Die with the parent, be nice, be the first that an out-of-memory kill takes, dump no core."""
-    die_with(parent)
-    os.nice(NICE)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
-
-
-def _watch_parent() -> None:
-    """End when the parent's end of the pipe closes: it works where the death signal does not."""
-    while os.read(0, 4096):
-        pass
-    os._exit(1)

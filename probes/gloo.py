@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from kvdoctor.errors import KvdoctorError, Unavailable
-from kvdoctor.probes import child
+from kvdoctor.probes import child, inside
 from kvdoctor.probes.timing import Row
 
 MIB = 2**20
@@ -103,7 +103,7 @@ def peer(place: str) -> None:
     """Be the other process."""
     import torch
 
-    child.die_with(os.getppid())
+    inside.die_with(os.getppid())
     dist = _meet(place, 1)
     for size in SIZES:
         data = torch.empty(size, dtype=torch.uint8)

@@ -6,6 +6,7 @@ Footprint: two buffers of at least 256 MiB and of four last-level caches, and up
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,12 +15,16 @@ from kvdoctor.probes import manners
 from kvdoctor.probes.child import Tell
 from kvdoctor.probes.footprint import Footprint
 from kvdoctor.probes.sysmem import TILE, Threads
-from kvdoctor.probes.timing import REPEATS, Ceiling, Row, measure
+from kvdoctor.probes.timing import BURST_S, REPEATS, Ceiling, Pace, Row, measure
 
 LEAST = 256 * 2**20
+LEAST_SHARED = 64 * 2**20
+"""Beside a service: filling a buffer takes bandwidth too."""
 CACHES = 4
 """Last-level caches that a buffer is large at least: below that a share of it is answered from the cache."""
 SECONDS = 20.0
+PIECE = 32 * 2**20
+"""Bytes of one burst of a thread beside a service: some milliseconds, and far more than starting it takes."""
 SOCKET_CEILING = 1.7e12
 """Bytes/s. The fastest memory beside a processor socket (Xeon Max, 4 stacks of HBM2e: 1.64 TB/s), plus 4%."""
 
@@ -33,7 +38,7 @@ class Options:
     device: str = "auto"
     """`auto`, `cpu`, or a GPU: `cuda`, `cuda:1`."""
     shared: bool = False
-    """Somebody else computes on the GPU: short bursts with rests between them."""
+    """Somebody else uses this memory: short bursts with rests between them."""
 
 
 def footprint(options: Options) -> Footprint:
@@ -50,7 +55,9 @@ def footprint(options: Options) -> Footprint:
 
 def buffer_bytes(options: Options) -> int:
     """Return the bytes of one buffer in system memory, a whole number of tiles for each processor."""
-    wanted = options.size or max(LEAST, CACHES * manners.last_level_cache())
+    wanted = options.size or max(
+        LEAST_SHARED if options.shared else LEAST, CACHES * manners.last_level_cache()
+    )
     share = TILE * len(manners.processors())
     return -(-wanted // share) * share
 
@@ -82,45 +89,73 @@ def run_system(options: Options, tell: Tell, *, why: str) -> dict[str, Any]:
             f"--size {CACHES * cache // 2**20}MiB",
         )
     ceiling = Ceiling(manners.sockets() * SOCKET_CEILING, "the fastest memory that sockets have")
-    rows = []
-    counts = sorted({1, len(processors)})
+    pace = Pace(options.shared, on_cpu=True, until=time.monotonic() + SECONDS)
+    rows: list[Row] = []
+    counts = (len(processors),) if options.shared else sorted({1, len(processors)})
     for step, count in enumerate(counts):
         tell(f"system memory, {count} of {len(processors)} processors", step / len(counts))
-        rows += _rows(processors[:count], size // count, ceiling)
-    reads = [row.bytes_per_s for row in rows if row.op == "read"]
+        rows += _rows(processors[:count], size // count, ceiling, pace)
     return {
         "probe": "hbm",
         "measures": "system memory",
         "device": "CPU",
-        "achieved_bytes_per_s": max(reads),
+        "achieved_bytes_per_s": max(row.bytes_per_s for row in rows if row.op == "read"),
         "rows": [row.as_dict() for row in rows],
         "conditions": {
             "why_not_gpu": why,
             "buffer_bytes": size,
             "last_level_cache_bytes": cache,
             "processors": len(processors),
+            **pace.about(),
             "ceiling_bytes_per_s": ceiling.bytes_per_s,
             "ceiling_basis": ceiling.basis,
         },
     }
 
 
-def _rows(processors: tuple[int, ...], slice_bytes: int, ceiling: Ceiling) -> list[Row]:
-    """Read, copy and write with these processors; check the copy."""
-    threads = Threads(processors, slice_bytes)
-    size = slice_bytes * len(processors)
-    rows = []
+def _rows(processors: tuple[int, ...], slice_bytes: int, ceiling: Ceiling, pace: Pace) -> list[Row]:
+    """Read, copy and write with these processors; check the copy. Beside a service until the time is used up."""
+    threads = Threads(processors, slice_bytes, piece=min(PIECE, slice_bytes) if pace.shared else 0, pace=pace)
+    if not pace.shared:
+        threads.fill_time(BURST_S)
+    rows: list[Row] = []
     for op, by, traffic, work in (
         ("read", "memchr", 1, threads.read),
         ("copy", "memcpy", 2, threads.copy),
         ("write", "memset", 1, threads.write),
     ):
+        if rows and pace.used_up:
+            break
         about: dict[str, Any] = {"threads": len(processors), "by": by, "traffic_per_payload": traffic}
-        wall, cpu = time.perf_counter(), time.process_time()
-        row = measure(op, work, payload=size, block=size, ceiling=ceiling, traffic=traffic)
-        about["on_processor"] = (time.process_time() - cpu) / ((time.perf_counter() - wall) * len(processors))
-        rows.append(replace(row, conditions={**about, **row.conditions}))
+        about |= {"passes": threads.passes}
+        rows.append(_row(op, work, threads, ceiling, pace, traffic, about))
         if op == "copy":
             threads.verify()
     threads.close()
     return rows
+
+
+def _row(
+    op: str,
+    work: Callable[[], float],
+    threads: Threads,
+    ceiling: Ceiling,
+    pace: Pace,
+    traffic: int,
+    about: dict[str, Any],
+) -> Row:
+    """Measure one operation, and how much of the time we had the processors that we asked for."""
+    busy, cpu = pace.active_s, time.process_time()
+    row = measure(
+        op,
+        work,
+        payload=threads.payload,
+        block=threads.payload,
+        ceiling=ceiling,
+        traffic=traffic,
+        pace=pace,
+        within=threads.passes,
+    )
+    wall = (pace.active_s - busy) * len(threads.processors)
+    about["on_processor"] = min(1.0, (time.process_time() - cpu) / wall) if wall else 1.0
+    return replace(row, conditions={**about, **row.conditions})

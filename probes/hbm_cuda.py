@@ -7,7 +7,7 @@ from typing import Any
 from kvdoctor.errors import KvdoctorError
 from kvdoctor.probes import cuda
 from kvdoctor.probes.child import Tell
-from kvdoctor.probes.timing import Pace, Row, measure
+from kvdoctor.probes.timing import Ceiling, Pace, Row, measure
 
 LEAST = 256 * 2**20
 CACHES = 8
@@ -23,36 +23,10 @@ def run_cuda(name: str, size: int, shared: bool, tell: Tell) -> dict[str, Any]:
     device = cuda.device_of(name)
     size = size or max(LEAST, CACHES * cuda.cache_bytes(device))
     cuda.require_memory(device, 2 * size)
-    ceiling = cuda.memory_ceiling(device)
+    ceiling, pace = cuda.memory_ceiling(device), Pace(shared)
     tell("filling buffers with random data", 0.0)
     source = torch.randint(-(2**31), 2**31 - 1, (size // 4,), dtype=torch.int32, device=device)
-    target = torch.empty_like(source)
-    stream = torch.cuda.Stream(device)
-    stream.wait_stream(torch.cuda.current_stream(device))
-    pace = Pace(shared)
-    work = {
-        "read": lambda: source.sum(),
-        "copy": lambda: target.copy_(source),
-        "write": lambda: target.fill_(7),
-    }
-    rows: list[Row] = []
-    for step, (op, call) in enumerate(work.items()):
-        tell(f"HBM {op}", (step + 1) / 4)
-        traffic = 2 if op == "copy" else 1
-        rows.append(
-            measure(
-                op,
-                lambda call=call: cuda.event_seconds(call, stream, times=WITHIN),  # type: ignore[misc]
-                payload=size,
-                block=size,
-                ceiling=ceiling,
-                traffic=traffic,
-                pace=pace,
-                conditions={"traffic_per_payload": traffic, "by": f"torch {op}"},
-            )
-        )
-        if op == "copy" and not torch.equal(source, target):
-            raise KvdoctorError("a copy within HBM arrived changed", "look at the card's ECC counters")
+    rows = _rows(source, torch.empty_like(source), ceiling, pace, tell)
     return {
         "probe": "hbm",
         "measures": "HBM",
@@ -62,9 +36,42 @@ def run_cuda(name: str, size: int, shared: bool, tell: Tell) -> dict[str, Any]:
         "conditions": {
             "buffer_bytes": size,
             "l2_bytes": cuda.cache_bytes(device),
-            "shared_with_others": shared,
+            **pace.about(),
             "ceiling_bytes_per_s": ceiling.bytes_per_s,
             "ceiling_basis": ceiling.basis,
             "torch": torch.__version__,
         },
     }
+
+
+def _rows(source: Any, target: Any, ceiling: Ceiling, pace: Pace, tell: Tell) -> list[Row]:
+    """Read, copy and write; check the copy. Beside a service until the time is used up."""
+    import torch
+
+    stream = torch.cuda.Stream(source.device)
+    stream.wait_stream(torch.cuda.current_stream(source.device))
+    rows: list[Row] = []
+    for op, traffic, call in (
+        ("read", 1, source.sum),
+        ("copy", 2, lambda: target.copy_(source)),
+        ("write", 1, lambda: target.fill_(7)),
+    ):
+        if rows and pace.used_up:
+            break
+        tell(f"HBM {op}", (len(rows) + 1) / 4)
+        rows.append(
+            measure(
+                op,
+                lambda call=call: cuda.event_seconds(call, stream, times=WITHIN),  # type: ignore[misc]
+                payload=source.nbytes,
+                block=source.nbytes,
+                ceiling=ceiling,
+                traffic=traffic,
+                pace=pace,
+                within=WITHIN,
+                conditions={"traffic_per_payload": traffic, "by": f"torch {op}"},
+            )
+        )
+        if op == "copy" and not torch.equal(source, target):
+            raise KvdoctorError("a copy within HBM arrived changed", "look at the card's ECC counters")
+    return rows

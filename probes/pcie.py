@@ -22,6 +22,8 @@ BLOCKS = (4 * KIB, 16 * KIB, 32 * KIB, 64 * KIB, 256 * KIB, 2 * MIB)
 """Sizes of one block's K or V in one layer: from a tensor-parallel rank's to a merged layout's."""
 PIECES, MOST_SCATTERED = 2000, 256 * MIB
 """Blocks of one scattered copy, and their bytes together at most."""
+SHARED_SIZES, SHARED_BLOCKS = (64 * KIB, MIB, 64 * MIB), (32 * KIB, 2 * MIB)
+"""Fewer of both beside a service: each burst within 50 ms, also a pageable one, and all within a second."""
 KNEE = 0.8
 """Share of the link's rate at which small pieces are free."""
 PINNED_SHARE, MOST_PINNED = 0.05, 2**30
@@ -104,7 +106,8 @@ def run(options: Options, tell: Tell) -> dict[str, Any]:
 def _largest(options: Options) -> int:
     """Return the bytes of the largest copy: what may be pinned, twice, in a power of two as torch's allocator takes."""
     allowed = min(MOST_PINNED, int(PINNED_SHARE * manners.room() / manners.SHARE)) // 2
-    wanted = min(options.size or SIZES[-1], allowed)
+    most = SHARED_SIZES[-1] if options.shared else MOST_PINNED
+    wanted = min(options.size or SIZES[-1], allowed, most)
     return 1 << (max(1, wanted).bit_length() - 1)
 
 
@@ -112,12 +115,13 @@ def measured(card: Copier, size: int, options: Options, tell: Tell) -> dict[str,
     """Measure a card in every way and return the JSON object."""
     pace = Pace(options.shared)
     tell("large copies", 0.0)
-    rows = [*_plain(card, size, pace), *_both(card, size, pace)]
+    sizes = SHARED_SIZES if options.shared else SIZES
+    rows = [*_plain(card, size, sizes, pace), *_both(card, size, pace)]
     best = {
         way: max(r.bytes_per_s for r in rows if r.op == "pinned" and r.direction == way) for way in DIRECTIONS
     }
     tell("scattered blocks", 0.4)
-    blocks = tuple(sorted({*BLOCKS, *options.blocks}))
+    blocks = tuple(sorted({*(SHARED_BLOCKS if options.shared else BLOCKS), *options.blocks}))
     scattered = list(_scattered(card, blocks, pace))
     tell("other cards", 0.9)
     rows += scattered + _peers(card)
@@ -133,15 +137,15 @@ def measured(card: Copier, size: int, options: Options, tell: Tell) -> dict[str,
         },
         "conditions": {
             **card.about(),
-            "shared_with_others": options.shared,
+            **pace.about(),
             "ceiling_bytes_per_s": card.ceiling.bytes_per_s,
             "ceiling_basis": card.ceiling.basis,
         },
     }
 
 
-def _plain(card: Copier, size: int, pace: Pace) -> Iterator[Row]:
-    for length in (length for length in SIZES if length <= size):
+def _plain(card: Copier, size: int, sizes: Sequence[int], pace: Pace) -> Iterator[Row]:
+    for length in (length for length in sizes if length <= size):
         for way in DIRECTIONS:
             for pinned in (True, False):
                 yield measure(
@@ -174,6 +178,8 @@ def _scattered(card: Copier, blocks: Sequence[int], pace: Pace) -> Iterator[Row]
         pieces = max(1, min(PIECES, MOST_SCATTERED // block))
         for method in card.methods():
             for way in DIRECTIONS:
+                if pace.used_up:
+                    return
                 yield measure(
                     f"blocks {method}",
                     lambda way=way, block=block, pieces=pieces, method=method: card.scattered(

@@ -17,8 +17,10 @@ BUDGET_S = 1.5
 AGREE = 0.05
 """Warm-up ends when two repeats differ by less than this share."""
 LEAST_WARM, MOST_WARM = 2, 8
-BURST_S, IDLE_FACTOR = 0.05, 10.0
-"""On a device that somebody else uses: the longest burst, and the rest after it in bursts."""
+BURST_S, IDLE_FACTOR, ACTIVE_S = 0.05, 10.0, 1.0
+"""On a device that somebody else uses: the longest burst, the rest after it in bursts, and all bursts together."""
+SHARED_WARM, SHARED_REPEATS = 2, 3
+"""Repeats there: fewer, so that more operations fit."""
 
 
 class ImpossibleRate(KvdoctorError):
@@ -107,15 +109,52 @@ def timed(run: Callable[[], None]) -> float:
 
 @dataclass(slots=True)
 class Pace:
-    """Rests after each burst where somebody else shares the device."""
+    """Rests after each burst where somebody else shares the device, and adds the bursts up."""
 
     shared: bool = False
     sleep: Callable[[float], None] = time.sleep
+    active_s: float = 0.0
+    """All bursts so far."""
+    longest_s: float = 0.0
+    """The longest of them."""
+    on_cpu: bool = False
+    """The device is the processors': a burst is no longer than we had them, however long we waited for them."""
+    until: float = math.inf
+    """On the monotonic clock: when nothing more should be begun beside somebody else."""
+
+    @property
+    def used_up(self) -> bool:
+        """Say whether nothing more should be begun."""
+        return self.shared and (self.active_s >= ACTIVE_S or time.monotonic() >= self.until)
+
+    @property
+    def most(self) -> int:
+        """Warm-up repeats at most."""
+        return SHARED_WARM if self.shared else MOST_WARM
+
+    def repeats(self, wanted: int) -> int:
+        """Return how often an operation is repeated."""
+        return min(wanted, SHARED_REPEATS) if self.shared else wanted
+
+    def spend(self, run: Callable[[], float], within: int = 1) -> float:
+        """Do an operation `within` times as long as the seconds that it returns, rest, and return them."""
+        cpu = time.process_time()
+        seconds = run()
+        burst = within * seconds
+        self.rest(min(burst, time.process_time() - cpu) if self.on_cpu else burst)
+        return seconds
 
     def rest(self, burst_s: float) -> None:
         """Rest ten times as long as the burst took."""
+        self.active_s += burst_s
+        self.longest_s = max(self.longest_s, burst_s)
         if self.shared:
             self.sleep(IDLE_FACTOR * burst_s)
+
+    def about(self) -> dict[str, Any]:
+        """Return what was kept to, for the conditions of a result."""
+        told = {"shared_with_others": self.shared}
+        return {**told, "active_seconds": self.active_s, "longest_burst_seconds": self.longest_s}
 
 
 def measure(
@@ -128,27 +167,24 @@ def measure(
     traffic: int = 1,
     repeats: int = REPEATS,
     pace: Pace | None = None,
+    within: int = 1,
     direction: str | None = None,
     conditions: Mapping[str, Any] | None = None,
 ) -> Row:
     """Warm up, repeat, take the median, and hold it against the ceiling.
 
-    `run` does the operation once and returns its seconds, in which `payload` bytes arrived; `traffic` is how often the
-    link carries each of them (a copy within one memory: twice), and counts towards the ceiling only.
+    `run` returns the seconds of one operation, in which `payload` bytes arrived, and does it `within` times for that;
+    `traffic` is how often the link carries each byte (a copy within one memory: twice), and counts towards the
+    ceiling only.
     """
     pace = pace or Pace()
-    settled = settle(lambda: _paced(run, pace))
+    settled = settle(lambda: pace.spend(run, within), most=pace.most)
+    repeats = pace.repeats(repeats)
     seconds: list[float] = []
     while len(seconds) < repeats and (len(seconds) < LEAST_REPEATS or sum(seconds) < BUDGET_S):
-        seconds.append(_paced(run, pace))
+        seconds.append(pace.spend(run, within))
     rates = tuple(payload / each for each in seconds)
     rate = statistics.median(rates)
     ceiling.check(op, traffic * rate)
     more = {"settled": settled, **(conditions or {})}
     return Row(op, block, rate, rates, direction=direction, conditions=more)
-
-
-def _paced(run: Callable[[], float], pace: Pace) -> float:
-    seconds = run()
-    pace.rest(seconds)
-    return seconds

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-
-from kvdoctor.commands.output import print_note
 
 NEEDS = {
     "nvme": "which folder holds the KV tier is not known: kvdoctor probe nvme --path FOLDER",
     "network": "no peer is named: kvdoctor probe network --peer HOST:PORT",
+    "decode": "it would compute beside the service for a minute: kvdoctor probe decode while the service is down",
     "request": "no prompt is named: kvdoctor probe request --url URL --prompt-file FILE",
 }
 """What is not run without a word of the user's, whatever the service does."""
 HERE = ("hbm", "pcie")
+WIDTH = 79
+
+
+Ran = tuple[str, dict[str, Any], bool]
+"""A probe's name, its result, and whether the service decoded meanwhile."""
 
 
 def probe_first(
@@ -21,32 +26,54 @@ def probe_first(
     urls: Sequence[str],
     pid: int | None,
     *,
-    run: Callable[[str, str | None, int | None], tuple[dict[str, Any], bool]] | None = None,
+    run: Callable[[str | None, int | None], Iterator[Ran]] | None = None,
 ) -> None:
     """Run what is allowed before the recording begins, and say what was refused and why.
 
     The read rate becomes the bandwidth of the diagnosis where none was told and nothing decoded meanwhile: beside a
     busy service it is what that leaves over, and no ceiling.
     """
+    from kvdoctor.commands.probing import print_lines
     from kvdoctor.render.probe_text import render
 
-    for name in HERE:
-        result, is_busy = (run or _run)(name, urls[0] if urls else None, pid)
-        print_note(render([result]).rstrip())
+    for name, result, is_busy in (run or _run)(urls[0] if urls else None, pid):
+        print_lines(render([result]))
         if name == "hbm" and "rows" in result and "bandwidth" not in told:
             if is_busy:
-                print_note("  not used as the ceiling: the service took its share of it meanwhile")
+                print_lines("  not used as the ceiling: the service took its share of it meanwhile")
                 continue
             told["bandwidth"] = repr(result["achieved_bytes_per_s"] / 1e9)
             told["bandwidth_basis"] = f"read by the probe of {result['measures']}"
     for name, reason in NEEDS.items():
-        print_note(f"{name} not run: {reason}")
+        print_lines(
+            textwrap.fill(
+                f"{name} not run: {reason}", WIDTH, subsequent_indent="    ", break_on_hyphens=False
+            )
+        )
 
 
-def _run(name: str, url: str | None, pid: int | None) -> tuple[dict[str, Any], bool]:
-    """Run one probe under watch; say whether the service decoded meanwhile."""
+def _run(url: str | None, pid: int | None) -> Iterator[Ran]:
+    """Run the probes one after the other under one watch."""
     from kvdoctor.commands.probing import Asked, run_one
     from kvdoctor.commands.victim import watch
+    from kvdoctor.commands.victim_place import victim
 
-    with watch(url, pid) as stop:
-        return run_one(Asked(name, {"shared": True}, pid=pid, stop=stop)), stop is not None
+    beside = victim(url, _only() if url is None and pid is None else pid)
+    service = beside.service if beside is not None else None
+    with watch(beside) as watcher:
+        for name in HERE:
+            asked = Asked(
+                name,
+                {"shared": True},
+                pid=beside.pid if beside is not None else None,
+                service=service,
+                stop=watcher.stop if watcher is not None else None,
+            )
+            yield name, run_one(asked), watcher is not None and watcher.is_busy
+
+
+def _only() -> int:
+    """Return the root of the only engine here; it ends as the diagnosis would where there is none, or several."""
+    from kvdoctor.commands.attach import attach
+
+    return attach(None, (), {}).family.root

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvdoctor import __version__
-from kvdoctor.collectors.consent import refusal
+from kvdoctor.collectors.chosen import Service
+from kvdoctor.commands.card import Grant, granted
 from kvdoctor.commands.interpreter import python_for
-from kvdoctor.commands.output import print_note
 from kvdoctor.errors import KvdoctorError, Unavailable
 from kvdoctor.probes import PROBES
-from kvdoctor.probes.child import options_of, run_child
+from kvdoctor.probes.child import run_child
 from kvdoctor.probes.footprint import Footprint
+from kvdoctor.probes.inside import options_of
 from kvdoctor.units import duration, gib
 
 SCHEMA = 1
@@ -36,6 +37,8 @@ class Asked:
     options: Mapping[str, Any] = field(default_factory=dict)
     python: str | None = None
     pid: int | None = None
+    service: Service | None = None
+    """Whom it runs beside, as far as that is seen here."""
     stop: Callable[[], str] | None = None
     limit_s: float | None = None
     force: bool = False
@@ -61,7 +64,9 @@ def cost_line(name: str, cost: Footprint) -> str:
         if size:
             parts.append(f"{gib(size)} {what}")
     text = f"{name}: {', '.join(parts)}" + (f"; loads {cost.loads}" if cost.loads else "")
-    return textwrap.fill(text, WIDTH, subsequent_indent="    ", break_long_words=False)
+    return textwrap.fill(
+        text, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def run_all(plan: Sequence[Asked]) -> Iterator[dict[str, Any]]:
@@ -73,24 +78,18 @@ def run_all(plan: Sequence[Asked]) -> Iterator[dict[str, Any]]:
 def run_one(asked: Asked) -> dict[str, Any]:
     """Run a probe in a child process, after saying what it takes."""
     head: dict[str, Any] = {"schema_version": SCHEMA, "kvdoctor": __version__, "probe": asked.name}
+    head["at"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     begin = time.monotonic()
     try:
         cost = footprint(asked)
         head["footprint"] = dataclasses.asdict(cost)
-        print_note(cost_line(asked.name, cost))
-        forbidden = refusal(cost.device_bytes, index=_card(asked)) if cost.device_bytes else None
-        if forbidden is not None and not asked.force:
-            raise forbidden
+        print_lines(cost_line(asked.name, cost))
+        if asked.stop is not None and (reason := asked.stop()):
+            raise Unavailable(reason, "probe again when the service is idle")
+        grant = _grant(asked, cost)
+        head |= grant.told
         python = python_for(PROBES[asked.name].torch, given=asked.python, pid=asked.pid)
-        with _Bar() as bar:
-            result = run_child(
-                asked.name,
-                asked.options,
-                limit_s=asked.limit_s or SLACK * cost.seconds,
-                python=python,
-                tell=bar.show,
-                stop=asked.stop,
-            )
+        result = _child(asked, grant, cost, python)
     except Unavailable as refused:
         return {**head, "refused": {"reason": refused.reason, "cure": refused.cure}}
     except KvdoctorError as error:
@@ -98,10 +97,40 @@ def run_one(asked: Asked) -> dict[str, Any]:
     return {**head, **result, "seconds": time.monotonic() - begin, "python": os.path.basename(python)}
 
 
-def _card(asked: Asked) -> int:
-    """Return the index of the card in `cuda:1`; 0 where none is named."""
-    index = str(asked.options.get("device", "")).rpartition(":")[2]
-    return int(index) if index.isdigit() else 0
+def _grant(asked: Asked, cost: Footprint) -> Grant:
+    """Return the card that the probe gets; Unavailable where it may have none, unless it is forced."""
+    device = str(asked.options.get("device", "cpu"))
+    if not cost.device_bytes or device == "cpu":
+        return Grant()
+    try:
+        return granted(cost.device_bytes, device, service=asked.service, more=asked.name == "pcie")
+    except Unavailable:
+        if not asked.force:
+            raise
+        return Grant()
+
+
+def _child(asked: Asked, grant: Grant, cost: Footprint, python: str) -> dict[str, Any]:
+    """Run the child with a line of progress."""
+    with _Bar() as bar:
+        return run_child(
+            asked.name,
+            {**asked.options, **grant.options},
+            limit_s=asked.limit_s or SLACK * cost.seconds,
+            python=python,
+            tell=bar.show,
+            stop=asked.stop,
+            env=grant.environment,
+        )
+
+
+def print_lines(text: str) -> None:
+    """Say several lines on standard error, with their indentation."""
+    from kvdoctor.render.text import clean
+
+    for line in text.splitlines():
+        sys.stderr.write(line[: len(line) - len(line.lstrip())] + clean(line) + "\n")
+    sys.stderr.flush()
 
 
 class _Bar:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kvdoctor.errors import KvdoctorError, Unavailable
-from kvdoctor.probes import child
+from kvdoctor.probes import child, inside
 from kvdoctor.probes.child import run_child
 
 ROOT = str(Path(__file__).resolve().parents[2])
@@ -53,7 +53,7 @@ def package(tmp_path, monkeypatch):
     """A kvdoctor package with the real child and a probe of the test's own."""
     folder = tmp_path / "kvdoctor"
     (folder / "probes").mkdir(parents=True)
-    for name in ("errors.py", "probes/child.py"):
+    for name in ("errors.py", "probes/child.py", "probes/inside.py"):
         (folder / name).write_text(Path(ROOT, "kvdoctor", name).read_text())
     (folder / "__init__.py").write_text("")
     (folder / "probes" / "__init__.py").write_text(
@@ -91,7 +91,7 @@ def test_it_answers_and_tells_what_it_does(package):
 
 def test_it_is_nice_and_the_first_to_be_killed_for_memory(package):
     found = run_child("fake", {}, limit_s=LIMIT)
-    assert found["nice"] >= child.NICE
+    assert found["nice"] >= inside.NICE
     assert found["oom"] == "1000"
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kvdoctor.errors import KvdoctorError, Unavailable
-from kvdoctor.probes import cuda, hbm, manners
+from kvdoctor.probes import cuda, hbm, manners, timing
 from kvdoctor.probes.hbm import Options
 from kvdoctor.probes.sysmem import TILE, Threads
-from kvdoctor.probes.timing import ImpossibleRate
+from kvdoctor.probes.timing import IDLE_FACTOR, ImpossibleRate, Pace
 
 MIB = 2**20
 
@@ -22,6 +22,7 @@ def small(monkeypatch):
     monkeypatch.setattr(manners, "MARGIN", 0)
     monkeypatch.setattr(manners, "last_level_cache", lambda root="/": MIB)
     monkeypatch.setattr(hbm, "LEAST", TILE)
+    monkeypatch.setattr(hbm, "LEAST_SHARED", TILE)
 
 
 def test_without_a_gpu_it_measures_system_memory_and_says_so(small):
@@ -79,6 +80,44 @@ def test_no_torch_is_a_clear_line(tmp_path, monkeypatch):
     found = cuda.missing((str(tmp_path),))
     assert found is not None
     assert "no torch" in found.reason
+
+
+def test_beside_a_service_it_moves_pieces_and_rests_between_them(small, monkeypatch):
+    slept = []
+    monkeypatch.setattr(hbm, "Pace", lambda shared, **more: Pace(shared, slept.append, **more))
+    monkeypatch.setattr(hbm, "PIECE", MIB)
+    found = hbm.run(Options(device="cpu", shared=True), quiet)
+    about, count = found["conditions"], len(manners.processors())
+    assert {row["conditions"]["threads"] for row in found["rows"]} == {count}
+    assert {row["block_bytes"] for row in found["rows"]} == {count * MIB}
+    assert sum(slept) == pytest.approx(IDLE_FACTOR * about["active_seconds"])
+    assert about["shared_with_others"] is True
+
+
+def test_when_the_second_is_used_up_the_rest_is_left(small, monkeypatch):
+    monkeypatch.setattr(timing, "ACTIVE_S", 0.0)
+    monkeypatch.setattr(hbm, "Pace", lambda shared, **more: Pace(shared, lambda seconds: None, **more))
+    found = hbm.run(Options(device="cpu", shared=True), quiet)
+    assert [row["op"] for row in found["rows"]] == ["read"]
+
+
+def test_pieces_go_over_the_whole_slice_and_begin_again():
+    threads = Threads(manners.processors()[:1], TILE, piece=TILE // 2)
+    places = []
+    for _ in range(3):
+        threads.copy()
+        threads.verify()
+        places.append(threads._before())
+    assert places == [0, TILE // 2, 0]
+    assert threads.payload == TILE // 2
+    threads.close()
+
+
+def test_one_operation_passes_so_often_that_starting_threads_hardly_counts():
+    threads = Threads(manners.processors()[:1], TILE)
+    threads.fill_time(100 * threads.read())
+    assert threads.passes > 1
+    threads.close()
 
 
 def test_a_copy_that_arrives_changed_is_seen():

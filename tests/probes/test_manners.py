@@ -54,7 +54,11 @@ def test_a_cgroup_without_headroom_is_refused_with_its_cure(machine):
 def test_idle_page_cache_of_the_cgroup_counts_as_free(machine):
     root, write = machine
     limited(write, 4 * GIB, 4 * GIB, cache=3 * GIB)
+    assert manners.cgroup_headroom(root) == 3 * GIB
+    assert manners.room(root) == int(manners.SHARE * (3 * GIB - manners.MARGIN))
     manners.require_memory(2 * GIB, "the probe", root)
+    with pytest.raises(Unavailable, match="this cgroup has 3,072 MiB left"):
+        manners.require_memory(3 * GIB, "the probe", root)
 
 
 def test_the_tightest_cgroup_above_counts(machine):

@@ -7,9 +7,10 @@ import os
 import pytest
 
 from kvdoctor.errors import Unavailable
-from kvdoctor.probes import filesystem, manners, nvme
+from kvdoctor.probes import filesystem, manners, nvme, nvme_session
 from kvdoctor.probes.blockio import File
 from kvdoctor.probes.nvme import Options
+from kvdoctor.probes.timing import IDLE_FACTOR, Pace
 
 MIB = 2**20
 
@@ -20,8 +21,9 @@ def quiet(doing, share):
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(nvme, "LEAST_SIZE", 4 * MIB)
-    monkeypatch.setattr(nvme, "OPERATION_S", 0.3)
+    for module in (nvme, nvme_session):
+        monkeypatch.setattr(module, "LEAST_SIZE", 4 * MIB)
+    monkeypatch.setattr(nvme_session, "OPERATION_S", 0.3)
     monkeypatch.setattr(manners, "MARGIN", 0)
 
 
@@ -82,7 +84,7 @@ def test_no_folder_no_probe(tmp_path):
 
 
 def test_a_disk_that_fills_up_meanwhile_is_a_clear_line(quick, tmp_path, monkeypatch):
-    def full(self, block):
+    def full(self, block, pace):
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr(File, "fill", full)
@@ -101,6 +103,24 @@ def test_too_little_memory_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(manners, "available_memory", lambda root="/": 100 * MIB)
     with pytest.raises(Unavailable, match="100 MiB are free"):
         nvme.run(Options(str(tmp_path)), quiet)
+
+
+def test_beside_a_service_it_reads_in_short_bursts_with_rests_and_writes_nothing_over(
+    quick, tmp_path, monkeypatch
+):
+    slept = []
+    monkeypatch.setattr(nvme_session, "Pace", lambda shared: Pace(shared, sleep=slept.append))
+    found = nvme.run(Options(str(tmp_path), 8 * MIB, shared=True), quiet)
+    about = found["conditions"]
+    assert {row["op"] for row in found["rows"]} == {"sequential write", "random read", "sequential read"}
+    assert {row["queue_depth"] for row in found["rows"]} == {1, 16}
+    assert sum(slept) == pytest.approx(IDLE_FACTOR * about["active_seconds"])
+    assert "nothing is written over" in found["gaps"][0]["reason"]
+
+
+def test_the_footprint_is_what_is_really_written(tmp_path):
+    assert nvme.footprint(Options(str(tmp_path), MIB)).disk_bytes == nvme_session.LEAST_SIZE
+    assert nvme.footprint(Options(str(tmp_path), shared=True)).disk_bytes == nvme.SHARED_SIZE
 
 
 def test_the_footprint_is_the_file_and_not_more():

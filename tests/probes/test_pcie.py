@@ -10,7 +10,16 @@ from kvdoctor.errors import Unavailable
 from kvdoctor.probes import cuda, manners, pcie
 from kvdoctor.probes.batchcopy import Attributes, BatchCopy
 from kvdoctor.probes.pcie import Options
-from kvdoctor.probes.timing import Ceiling, ImpossibleRate
+from kvdoctor.probes.timing import (
+    ACTIVE_S,
+    BURST_S,
+    IDLE_FACTOR,
+    SHARED_REPEATS,
+    SHARED_WARM,
+    Ceiling,
+    ImpossibleRate,
+    Pace,
+)
 
 MIB = 2**20
 LINK, START = 50e9, 5e-6
@@ -131,3 +140,18 @@ def test_each_form_of_the_batched_copy_gets_its_own_number_of_arguments(has_inde
 
 def test_without_a_driver_there_is_no_batched_copy():
     assert BatchCopy.load("libnothing-of-that-name.so") is None
+
+
+def test_beside_a_service_bursts_are_short_few_and_followed_by_rests(monkeypatch):
+    slept = []
+    monkeypatch.setattr(pcie, "Pace", lambda shared: Pace(shared, sleep=slept.append))
+    options = Options(shared=True, blocks=(8192,))
+    found = pcie.measured(Table(), pcie._largest(options), options, lambda doing, share: None)
+    about = found["conditions"]
+    assert about["longest_burst_seconds"] <= BURST_S
+    assert about["active_seconds"] <= ACTIVE_S + about["longest_burst_seconds"] * (
+        SHARED_WARM + SHARED_REPEATS
+    )
+    assert sum(slept) == pytest.approx(IDLE_FACTOR * about["active_seconds"])
+    assert max(row["block_bytes"] for row in found["rows"]) <= 64 * MIB
+    assert {row["block_bytes"] for row in found["rows"] if "blocks" in row["op"]} == {8192, 32768, 2 * MIB}

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from kvdoctor.probes.timing import Ceiling, ImpossibleRate, Pace, Row, measure, percentile, settle
+from kvdoctor.probes.timing import (
+    ACTIVE_S,
+    SHARED_REPEATS,
+    SHARED_WARM,
+    Ceiling,
+    ImpossibleRate,
+    Pace,
+    Row,
+    measure,
+    percentile,
+    settle,
+)
 
 MIB = 2**20
 OPEN = Ceiling(None, "none")
@@ -61,11 +74,53 @@ def test_a_copy_is_held_against_the_ceiling_with_both_its_bytes(traffic, possibl
             run()
 
 
-def test_beside_others_each_burst_is_followed_by_ten_times_its_rest():
+def shared():
+    """A pace beside somebody else, and the rests that it took."""
     slept = []
-    pace = Pace(shared=True, sleep=slept.append)
+    return Pace(shared=True, sleep=slept.append), slept
+
+
+def test_beside_others_each_burst_is_followed_by_ten_times_its_rest():
+    pace, slept = shared()
     row = measure("read", played(0.02), payload=MIB, block=MIB, ceiling=OPEN, pace=pace)
-    assert slept == [pytest.approx(0.2)] * (len(row.repeats) + 2)
+    assert len(row.repeats) == SHARED_REPEATS
+    assert slept == [pytest.approx(0.2)] * (SHARED_REPEATS + SHARED_WARM)
+    assert pace.active_s == pytest.approx(0.02 * len(slept))
+
+
+def test_a_burst_of_several_passes_is_as_long_as_all_of_them():
+    pace, slept = shared()
+    measure("read", played(0.02), payload=MIB, block=MIB, ceiling=OPEN, pace=pace, within=4)
+    assert slept[0] == pytest.approx(0.8)
+    assert pace.longest_s == pytest.approx(0.08)
+
+
+@pytest.mark.parametrize(("spent", "over"), [(ACTIVE_S - 0.001, False), (ACTIVE_S, True)])
+def test_nothing_more_is_begun_when_a_second_is_used_up(spent, over):
+    pace, _ = shared()
+    pace.rest(spent)
+    assert pace.used_up is over
+
+
+def test_nothing_more_is_begun_when_the_time_is_over():
+    pace, _ = shared()
+    pace.until = time.monotonic()
+    assert pace.used_up
+
+
+def test_waiting_for_a_processor_is_no_burst():
+    """An operation that says it took 100 s, of which it cannot have had a processor for more than a moment."""
+    slept = []
+    pace = Pace(shared=True, sleep=slept.append, on_cpu=True)
+    assert pace.spend(lambda: 100.0) == 100.0
+    assert sum(slept) < 50.0
+
+
+def test_alone_nothing_rests_and_nothing_is_used_up():
+    pace = Pace(sleep=lambda seconds: pytest.fail("it rested"))
+    pace.rest(100.0)
+    assert not pace.used_up
+    assert pace.about()["active_seconds"] == 100.0
 
 
 @pytest.mark.parametrize(("share", "value"), [(0.5, 5), (0.99, 10), (0.0, 1), (1.0, 10)])
