@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kvdoctor import metrics as m
+from kvdoctor.commands.probe_counted import mean_of
 from kvdoctor.units import count, counted, duration
 
 API_KEY = "KVDOCTOR_API_KEY"
@@ -54,27 +56,10 @@ def of_request(results: Sequence[Mapping[str, Any]]) -> Prefill | None:
     computed = miss["prompt_tokens"] - cached
     if computed < LEAST:
         return None
-    seconds = _counted(miss["counted"])
-    if seconds is not None:
+    seconds = mean_of(miss["counted"], m.PREFILL)
+    if seconds:
         return Prefill(computed, cached, seconds, "the miss of `request`, by the engine's prefill counter")
     return Prefill(computed, cached, miss["ttft_seconds"], "TTFT of `request`'s miss: an upper bound")
-
-
-def _counted(counters: Mapping[str, float]) -> float | None:
-    """Return the seconds of prefill in a request's counters, under the names of whichever engine it is."""
-    from kvdoctor import metrics as m
-    from kvdoctor.engines import plain_name, recognise
-
-    engine = recognise(counters)
-    if engine is None:
-        return None
-    plain = {plain_name(engine, name): value for name, value in counters.items()}
-    for terms in engine.signals.get(m.PREFILL, ()):
-        for select in terms:
-            total, number = plain.get(f"{select.name}_sum"), plain.get(f"{select.name}_count")
-            if total and number and not select.labels:
-                return total * select.scale / number
-    return None
 
 
 def of_engine(url: str, key: str | None = None) -> Prefill | None:
@@ -90,7 +75,6 @@ def of_engine(url: str, key: str | None = None) -> Prefill | None:
 
 def of_source(source: Any) -> Prefill | None:
     """Return the mean prefill since the start, from the last reading of one engine's page."""
-    from kvdoctor import metrics as m
     from kvdoctor.engines import recognise
     from kvdoctor.timeline import Timeline
     from kvdoctor.traffic import traffic

@@ -104,6 +104,7 @@ def _list(line: Line) -> None:
 
 def _measured(names: Sequence[str], line: Line, seconds: float | None, force: bool) -> list[dict[str, Any]]:
     """Run the probes one after the other, watching the service where one is named; then the table of tiers."""
+    from kvdoctor.commands.probe_request import explained
     from kvdoctor.commands.probing import Asked, run_all
     from kvdoctor.commands.victim import watch
     from kvdoctor.commands.victim_place import victim
@@ -127,7 +128,7 @@ def _measured(names: Sequence[str], line: Line, seconds: float | None, force: bo
             )
             for name in names
         ]
-        results = list(run_all(plan))
+        results = [explained(result) for result in run_all(plan)]
     return [*results, *_tiers(results, line, beside)]
 
 

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from kvdoctor.render.probe_text import heading, notes, wins
+from kvdoctor.render.probe_text import answer, heading, notes, wins
 from kvdoctor.render.roofline_markup import figure, paragraph, section, table
 from kvdoctor.render.roofline_scale import Axis
 from kvdoctor.render.roofline_svg import text
@@ -69,6 +69,9 @@ def _body(result: Mapping[str, Any]) -> str:
         if key in result:
             return paragraph(f"{result[key]['reason']}. {result[key]['cure']}")
     shown = _tiers(result) if result["probe"] == "tiers" else _rows(result)
+    shown += "".join(paragraph(sentence) for sentence in answer(result["answer"])) if "answer" in result else ""
+    about = result.get("conditions", {}).get("recompute")
+    shown += paragraph(f"Recompute {about}.", "soft small") if about else ""
     return shown + "".join(paragraph(note, "soft small") for note in notes(result))
 
 

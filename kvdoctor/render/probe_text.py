@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -34,7 +35,9 @@ def _paragraph(result: Mapping[str, Any]) -> list[str]:
     lines += BODIES.get(name, _rows)(result)
     lines += [f"  {note}" for note in notes(result)]
     for gap in result.get("gaps", ()):
-        lines += [f"  not measured, {gap['source']}: {gap['reason']}", f"    -> {gap['cure']}"]
+        what = f"not measured, {gap['source']}: {gap['reason']}"
+        lines += textwrap.wrap(what, WIDTH, initial_indent="  ", subsequent_indent="    ")
+        lines.append(f"    -> {gap['cure']}")
     return lines
 
 
@@ -88,7 +91,7 @@ def notes(result: Mapping[str, Any]) -> list[str]:
 
 
 def _request(result: Mapping[str, Any]) -> list[str]:
-    """TTFT at the client, and what of it the engine's counters explain."""
+    """TTFT at the client, then what the hit saved of it and what the rest is made of."""
     lines = []
     for row in result["rows"]:
         cached = [each for each in row["cached_tokens"] if each is not None]
@@ -97,23 +100,65 @@ def _request(result: Mapping[str, Any]) -> list[str]:
             if cached
             else "cached: not said"
         )
-        lines.append(f"  {row['op']:<6} TTFT {duration(row['ttft_seconds']):>9}   {said}")
-    lines.append(f"  the hit saved {duration(result['saved_seconds'])} of TTFT")
-    hit = next((row for row in result["rows"] if row["op"] == "hit"), None)
-    times = [
-        (name, rise) for name, rise in (hit or {}).get("counted", {}).items() if name.endswith("_seconds_sum")
-    ]
-    if times:
-        lines.append("  what the engine counted of one hit:")
-        lines += [f"    {name.removesuffix('_sum'):<58} {duration(rise):>10}" for name, rise in times]
+        lines.append(f"  {row['op']:<6} TTFT {duration(row['ttft_seconds']):>9}   {said}{_spread(row)}")
+    for sentence in answer(result["answer"]) if "answer" in result else ():
+        lines += textwrap.wrap(sentence, WIDTH, initial_indent="  ", subsequent_indent="    ")
     return lines
+
+
+def _spread(row: Mapping[str, Any]) -> str:
+    """Name the range of several repeats."""
+    if len(row["repeats"]) < 2:
+        return ""
+    return f"   ({duration(min(row['repeats']))} to {duration(max(row['repeats']))})"
+
+
+PARTS = {
+    "queue": "waiting in the engine's queue",
+    "prefill": "prefill of the tokens that were not cached",
+    "front end": "the engine's front end: tokenizing, the way to the scheduler and back",
+    "engine": "the rest within the engine",
+    "client": "between the engine and this client",
+    "unexplained": "not told apart: the engine counts no TTFT of its own",
+}
+"""Parts of a hit's TTFT, for people."""
+
+
+def answer(found: Mapping[str, Any]) -> list[str]:
+    """Say in sentences what the hit saved, and what the rest of TTFT is made of."""
+    tokens, cached = found["prompt_tokens"], found["cached_tokens"]
+    of = f" of {count(tokens)}" if tokens else ""
+    if cached == 0:
+        first = (
+            f"There was no hit: all{of} tokens were computed each time. "
+            "Is prefix caching on, and the prompt longer than a block?"
+        )
+    elif found["saved_seconds"] <= 0:
+        first = (
+            f"The hit saved nothing of TTFT: {duration(found['miss_seconds'])} as a miss, no less as a hit."
+        )
+    else:
+        saved, whole = duration(found["saved_seconds"]), duration(found["miss_seconds"])
+        share = f"{saved} of {whole} ({percent(found['saved_share'])})"
+        why = "" if cached is None else f": {count(round(cached))}{of} tokens were not computed again"
+        first = f"The hit saved {share} of TTFT{why}."
+    told = ", ".join(f"{duration(part['seconds'])} {PARTS[part['part']]}" for part in found["parts"])
+    left = sum(part["seconds"] for part in found["parts"])
+    rest = [f"What is left, {duration(left)} in the mean: {told}."]
+    if found["others_ran"]:
+        rest.append("Other requests ran meanwhile: the engine's parts are means over theirs too.")
+    return [first, *rest]
 
 
 def _tiers(result: Mapping[str, Any]) -> list[str]:
     """One line a tier and length."""
     about = result["conditions"]
+    what = (
+        f"{about['model']}, {gb(about['kv_bytes_per_token'])} of KV a token and rank; "
+        f"recompute {about['recompute']}"
+    )
     lines = [
-        f"  {about['model']}, {gb(about['kv_bytes_per_token'])} of KV a token and rank; recompute {about['recompute']}",
+        *textwrap.wrap(what, WIDTH, initial_indent="  ", subsequent_indent="    "),
         f"  {'tier':<30} {'tokens':>8} {'fetch':>10} {'compute':>10}  fetch wins",
     ]
     for row in result["rows"]:

@@ -47,3 +47,15 @@ def test_rows_that_went_through_the_page_cache_say_so():
     page = render([{"probe": "nvme", "measures": "m", "device": "d", "rows": rows, "conditions": about}])
     assert ">read</th>" in page
     assert ">read, page cache, second reading</th>" in page
+
+
+def test_the_page_says_what_the_hit_saved_and_how_recomputing_is_known():
+    found = {"miss_seconds": 0.2, "hit_seconds": 0.1, "saved_seconds": 0.1, "saved_share": 0.5}
+    found |= {"prompt_tokens": 9, "cached_tokens": 8.0, "others_ran": False}
+    found |= {"parts": [{"part": "client", "seconds": 0.1}]}
+    row = {"op": "hit", "ttft_seconds": 0.1, "latency_seconds": None, "conditions": {}}
+    request = {"probe": "request", "measures": "m", "device": "d", "rows": [row], "conditions": {}}
+    tiers = {**TIERS, "conditions": {"recompute": "measured: 5 tokens/s"}}
+    page = render([{**request, "answer": found}, tiers])
+    assert "The hit saved 100 ms of 200 ms (50%) of TTFT: 8 of 9 tokens" in page
+    assert "Recompute measured: 5 tokens/s." in page

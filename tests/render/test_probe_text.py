@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvdoctor.render.probe_text import render
+from kvdoctor.render.probe_text import answer, render
 
 
 def row(op, rate, **more):
@@ -57,25 +57,55 @@ def test_what_could_not_be_measured_is_listed():
     assert "not measured, gloo: no torch\n    -> install it" in render([result("network", [], gaps=[gap])])
 
 
+PARTS = [("queue", 0.001), ("prefill", 0.02), ("front end", 0.009), ("client", 0.005)]
+
+
+def answered(saved=0.122, cached=640, parts=PARTS, others=False):
+    found = {
+        "miss_seconds": 0.158,
+        "hit_seconds": 0.158 - saved,
+        "saved_seconds": saved,
+        "others_ran": others,
+    }
+    found |= {"saved_share": saved / 0.158, "prompt_tokens": 733, "cached_tokens": cached}
+    return found | {"parts": [{"part": name, "seconds": seconds} for name, seconds in parts]}
+
+
 def test_a_request_says_what_the_hit_saved_and_what_is_left():
-    def once(op, ttft, cached, counted):
+    def once(op, times, cached):
         return {
             "op": op,
-            "ttft_seconds": ttft,
-            "prompt_tokens": 100,
+            "ttft_seconds": times[0],
+            "repeats": times,
+            "prompt_tokens": 733,
             "cached_tokens": cached,
-            "counted": counted,
         }
 
-    rows = [
-        once("miss", 0.9, [0], {}),
-        once("hit", 0.2, [96, 90], {"vllm:request_queue_time_seconds_sum": 0.15, "x_total": 5.0}),
-    ]
-    text = render([result("request", rows, saved_seconds=0.7)])
-    assert "the hit saved 700 ms of TTFT" in text
-    assert "90 of 100 tokens cached" in text
-    assert "vllm:request_queue_time_seconds" in text
-    assert "x_total" not in text
+    rows = [once("miss", [0.158], [0]), once("hit", [0.036, 0.03, 0.041], [640, 512])]
+    text = render([result("request", rows, answer=answered())])
+    assert "512 of 733 tokens cached   (30.0 ms to 41.0 ms)" in text
+    said = " ".join(text.split())
+    assert "The hit saved 122 ms of 158 ms (77%) of TTFT: 640 of 733 tokens were not computed again." in said
+    assert "What is left, 35.0 ms in the mean: 1.00 ms waiting in the engine's queue, 20.0 ms prefill" in said
+    assert "5.00 ms between the engine and this client." in said
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (answered(cached=0), "There was no hit: all of 733 tokens were computed each time."),
+        (answered(saved=-0.01), "The hit saved nothing of TTFT: 158 ms as a miss, no less as a hit."),
+        (answered(cached=None), "The hit saved 122 ms of 158 ms (77%) of TTFT."),
+        (
+            answered(parts=[("unexplained", 0.04)]),
+            "40.0 ms not told apart: the engine counts no TTFT of its own",
+        ),
+        (answered(others=True), "Other requests ran meanwhile"),
+    ],
+)
+def test_what_a_hit_did_not_do_is_said_too(found, said):
+    assert said in " ".join(answer(found))
 
 
 @pytest.mark.parametrize(
