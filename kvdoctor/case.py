@@ -19,8 +19,9 @@ from kvdoctor.ledger import (
     ttft_ledger,
 )
 from kvdoctor.machine import Machine
-from kvdoctor.metrics import Quantity
-from kvdoctor.model import Evidence, Ledger, Objective
+from kvdoctor.model import Evidence, Ledger
+from kvdoctor.quantity import Quantity
+from kvdoctor.service import Objective
 from kvdoctor.timeline import Timeline
 from kvdoctor.traffic import Traffic, traffic
 from kvdoctor.waiting import WaitShares, wait_shares

@@ -5,8 +5,9 @@ from __future__ import annotations
 from kvdoctor import around
 from kvdoctor.case import COST, OF_TTFT, Case
 from kvdoctor.judge import Judgement
-from kvdoctor.model import Basis, Bound, Confidence, Metric, Quantile, State, Verdict
+from kvdoctor.model import Basis, Bound, Confidence, Metric, State, Verdict
 from kvdoctor.queue_wait import queue_wait
+from kvdoctor.service import Quantile
 from kvdoctor.units import count, duration, percent
 
 FEW, MANY = 20, 100

@@ -7,7 +7,7 @@ from kvdoctor import overview
 from kvdoctor.case import Case
 from kvdoctor.engines import version_range
 from kvdoctor.hostread import KIND
-from kvdoctor.model import Memory, TargetInfo
+from kvdoctor.service import Memory, TargetInfo
 from kvdoctor.timeline import Timeline
 
 LAYER = "kv layer"

@@ -19,21 +19,10 @@ from kvdoctor.joined import Joined, layer_lines
 from kvdoctor.judge import Judgement, judge, symptom
 from kvdoctor.logdiagnose import beside, judge_logs, log_diagnosis
 from kvdoctor.machine import machine
-from kvdoctor.model import (
-    Bound,
-    Confidence,
-    Diagnosis,
-    Finding,
-    Gap,
-    Ledger,
-    Metric,
-    Objective,
-    State,
-    Verdict,
-    Window,
-)
+from kvdoctor.model import Bound, Confidence, Diagnosis, Finding, Gap, Ledger, Metric, State, Verdict
 from kvdoctor.recording import Recording, Source
 from kvdoctor.segment import chosen, restarts
+from kvdoctor.service import Objective, Window
 from kvdoctor.timeline import Timeline
 from kvdoctor.told import sensible
 from kvdoctor.unmetered import unmetered

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kvdoctor.model import Quantile
+from kvdoctor.service import Quantile
 
 
 @dataclass(frozen=True, slots=True)

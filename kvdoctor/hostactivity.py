@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from kvdoctor import metrics as m
 from kvdoctor.hostseries import CardSeries
 from kvdoctor.hostview import Activity
-from kvdoctor.metrics import Quantity
+from kvdoctor.quantity import Quantity
 
 GPM = "GPM"
 MIN_LOADED = 3

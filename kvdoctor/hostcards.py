@@ -9,8 +9,8 @@ from kvdoctor import metrics as m
 from kvdoctor.hostactivity import activity, link, stands_still
 from kvdoctor.hostseries import CardSeries, Series
 from kvdoctor.hostview import CardView, Foreign
-from kvdoctor.metrics import Quantity
 from kvdoctor.model import Gap
+from kvdoctor.quantity import Quantity
 
 
 def cards(found: Series) -> tuple[CardView, ...]:

@@ -11,8 +11,8 @@ from kvdoctor import metrics as m
 from kvdoctor.hostcards import cards, doubts
 from kvdoctor.hostseries import One, Series, series
 from kvdoctor.hostview import Disk, HostView, Interface, Quota, StackMix, Thread
-from kvdoctor.metrics import Quantity
 from kvdoctor.model import Gap
+from kvdoctor.quantity import Quantity
 from kvdoctor.recording import Recording, Source
 from kvdoctor.stackclass import Doing, classify
 

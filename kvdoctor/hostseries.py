@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kvdoctor import metrics as m
 from kvdoctor.engines.host import ENGINE
-from kvdoctor.metrics import Quantity
+from kvdoctor.quantity import Quantity
 from kvdoctor.recording import Column, Source
 from kvdoctor.timeline import Timeline
 

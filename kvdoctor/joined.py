@@ -10,7 +10,7 @@ from kvdoctor.course import Gauge
 from kvdoctor.engines import LAYERS, layers_of
 from kvdoctor.engines.engine import Engine
 from kvdoctor.histogram import Histogram, merge
-from kvdoctor.metrics import Kind, Quantity
+from kvdoctor.quantity import Kind, Quantity
 from kvdoctor.recording import Column, Source
 from kvdoctor.segment import restarts
 from kvdoctor.timeline import Timeline

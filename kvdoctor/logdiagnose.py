@@ -13,22 +13,11 @@ from kvdoctor import metrics as m
 from kvdoctor.engines.logline import ENGINE
 from kvdoctor.logjudge import Verdicts, judge_log
 from kvdoctor.logview import LogView, log_view
-from kvdoctor.metrics import Quantity
-from kvdoctor.model import (
-    Bound,
-    Chart,
-    Diagnosis,
-    Finding,
-    Gap,
-    Headline,
-    Objective,
-    State,
-    TargetInfo,
-    Verdict,
-    Window,
-)
+from kvdoctor.model import Bound, Diagnosis, Finding, Gap, State, Verdict
+from kvdoctor.quantity import Quantity
 from kvdoctor.recording import Recording, Source
 from kvdoctor.segment import restarts
+from kvdoctor.service import Chart, Headline, Objective, TargetInfo, Window
 from kvdoctor.timeline import Timeline
 from kvdoctor.traffic import traffic
 

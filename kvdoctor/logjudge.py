@@ -13,7 +13,8 @@ from kvdoctor.causes.logged.opinion import COST, Grade, Opinion
 from kvdoctor.causes.logged.steps import prefill_share
 from kvdoctor.judge import STALLED_SECONDS, Judgement
 from kvdoctor.logview import NOTHING, LogView
-from kvdoctor.model import Bound, Confidence, Finding, Metric, Objective, State, Verdict
+from kvdoctor.model import Bound, Confidence, Finding, Metric, State, Verdict
+from kvdoctor.service import Objective
 from kvdoctor.units import duration, percent
 
 FEW_LINES = 3

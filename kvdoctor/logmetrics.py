@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from kvdoctor import metrics as m
-from kvdoctor.metrics import Across, Kind, Quantity
-
-
-def _gauge(name: str, unit: str, meaning: str, across: Across = Across.SUM) -> Quantity:
-    return Quantity(name, Kind.GAUGE, unit, meaning, across)
+from kvdoctor.quantity import Across, Quantity, counter, gauge
 
 
 def _same(name: str, unit: str, meaning: str) -> Quantity:
     """A figure that ranks repeat, or that stands for one request, transfer or batch: never summed."""
-    return _gauge(name, unit, meaning, Across.MAX)
+    return gauge(name, unit, meaning, Across.MAX)
 
 
 # Rates over the line's own interval
-PROMPT_RATE = _gauge("log_prompt_rate", "tokens/s", "prompt tokens a second; computed ones since vLLM 0.16")
-GENERATION_RATE = _gauge("log_generation_rate", "tokens/s", "output tokens a second")
+PROMPT_RATE = gauge("log_prompt_rate", "tokens/s", "prompt tokens a second; computed ones since vLLM 0.16")
+GENERATION_RATE = gauge("log_generation_rate", "tokens/s", "output tokens a second")
 EXTERNAL_HIT_RATE = _same(
     "log_external_hit_rate", "ratio", "hit rate of the KV connector, last 1000 requests"
 )
@@ -95,12 +91,10 @@ REPEATED = _same("log_repeated", "", "1 where prompts are known to repeat")
 WALL = _same("log_wall", "seconds", "duration of a whole run")
 
 # Events, counted
-SWAPS = Quantity("log_swaps", Kind.COUNTER, "events", "preemptions that swap KV to CPU memory")
-REPROCESSED = Quantity(
-    "log_reprocessed", Kind.COUNTER, "events", "prompts computed anew although they matched"
-)
-NO_SPACE = Quantity("log_no_space", Kind.COUNTER, "events", "refusals for want of KV space")
-ERRORS = Quantity("log_errors", Kind.COUNTER, "events", "transfers and loads that failed")
+SWAPS = counter("log_swaps", "events", "preemptions that swap KV to CPU memory")
+REPROCESSED = counter("log_reprocessed", "events", "prompts computed anew although they matched")
+NO_SPACE = counter("log_no_space", "events", "refusals for want of KV space")
+ERRORS = counter("log_errors", "events", "transfers and loads that failed")
 
 SETTINGS = frozenset(
     (

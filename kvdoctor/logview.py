@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from kvdoctor import logmetrics as lm
 from kvdoctor import metrics as m
-from kvdoctor.metrics import Quantity
 from kvdoctor.model import Evidence
+from kvdoctor.quantity import Quantity
 from kvdoctor.recording import Column
 from kvdoctor.timeline import Gauge, Timeline
 from kvdoctor.traffic import Traffic

@@ -11,8 +11,9 @@ from kvdoctor.causes.bandwidth import read_range, steady_step
 from kvdoctor.causes.common import seconds_per_computed_token
 from kvdoctor.histogram import Histogram
 from kvdoctor.judge import interpolated
-from kvdoctor.metrics import Quantity
-from kvdoctor.model import Chart, Gap, Headline, Quantile, RooflinePoint, Sums
+from kvdoctor.model import Gap
+from kvdoctor.quantity import Quantity
+from kvdoctor.service import Chart, Headline, Quantile, RooflinePoint, Sums
 
 QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 MAX_POINTS = 240

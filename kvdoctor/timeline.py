@@ -11,8 +11,8 @@ from kvdoctor.course import course
 from kvdoctor.engines import plain_name
 from kvdoctor.engines.engine import Engine, Select
 from kvdoctor.histogram import Histogram, from_cumulative, merge
-from kvdoctor.metrics import Across, Kind, Quantity
 from kvdoctor.pick import Term, beside, once
+from kvdoctor.quantity import Across, Kind, Quantity
 from kvdoctor.recording import Column, Source
 
 NO_RANK = "0"

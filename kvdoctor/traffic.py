@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kvdoctor import metrics as m
 from kvdoctor import pace
 from kvdoctor.histogram import Histogram, Split, split_tail
-from kvdoctor.metrics import Quantity
+from kvdoctor.quantity import Quantity
 from kvdoctor.timeline import Gauge, Timeline
 
 COHORT_REQUESTS = 20

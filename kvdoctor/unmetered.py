@@ -11,8 +11,9 @@ from kvdoctor.engines.host import ENGINE
 from kvdoctor.hostread import host_view
 from kvdoctor.judge import Judgement, judge
 from kvdoctor.machine import Machine
-from kvdoctor.model import Bound, Finding, Objective, State, Verdict
+from kvdoctor.model import Bound, Finding, State, Verdict
 from kvdoctor.recording import Source
+from kvdoctor.service import Objective
 from kvdoctor.timeline import Timeline
 
 SEEN_BY_HOST = frozenset((Bound.HOST, Bound.OFFLOAD, Bound.DEVICE, Bound.CAPACITY))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvdoctor.histogram import THIN, Histogram, from_cumulative, merge, split_tail
-from kvdoctor.model import Quantile
+from kvdoctor.service import Quantile
 
 INF = math.inf
 

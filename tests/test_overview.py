@@ -9,7 +9,7 @@ from loads import WALL, Page, case, case_of, endpoint, old, process
 
 from kvdoctor import overview as o
 from kvdoctor.machine import machine
-from kvdoctor.model import Quantile
+from kvdoctor.service import Quantile
 
 LLAMA_8B = """{"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
 "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
 from kvdoctor.hostview import Activity, CardView
-from kvdoctor.metrics import Quantity
 from kvdoctor.model import Evidence
+from kvdoctor.quantity import Quantity
 
 MOST = 0.5
 """Share of the window that counters must cover, and in which the engine must have work, to speak of it."""

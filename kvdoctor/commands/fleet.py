@@ -13,8 +13,8 @@ from kvdoctor.errors import KvdoctorError
 if TYPE_CHECKING:
     from kvdoctor.engines.engine import Engine
     from kvdoctor.fleet import Fleet, Replica
-    from kvdoctor.metrics import Quantity
     from kvdoctor.model import Evidence
+    from kvdoctor.quantity import Quantity
     from kvdoctor.recording import Recording
 
 API_KEY = "KVDOCTOR_API_KEY"

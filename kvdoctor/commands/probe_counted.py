@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from kvdoctor.engines import plain_name, recognise
 from kvdoctor.engines.engine import Select
-from kvdoctor.metrics import Quantity
+from kvdoctor.quantity import Quantity
 
 
 def mean_of(counted: Mapping[str, float], quantity: Quantity) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from kvdoctor.metrics import Quantity
+from kvdoctor.quantity import Quantity
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from kvdoctor import __version__
 from kvdoctor import logmetrics as lm
 from kvdoctor import metrics as m
 from kvdoctor.frames import VERSION
-from kvdoctor.metrics import Quantity
 from kvdoctor.model import Cost, Gap
+from kvdoctor.quantity import Quantity
 from kvdoctor.readers.figures import Figure, figures
 from kvdoctor.readers.rows import facts, normal, quantity_of
 from kvdoctor.recording import Column, Labels, Recording, Source, add_reading

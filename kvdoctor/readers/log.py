@@ -13,8 +13,8 @@ from kvdoctor import __version__
 from kvdoctor import logmetrics as lm
 from kvdoctor.export import MARK
 from kvdoctor.frames import VERSION
-from kvdoctor.metrics import Kind
 from kvdoctor.model import Cost, Gap
+from kvdoctor.quantity import Kind
 from kvdoctor.readers.logs import LINES
 from kvdoctor.readers.logs.iterations import MAX_TEXT, is_iterations, iteration_lines
 from kvdoctor.readers.logs.parse import Statement, parse

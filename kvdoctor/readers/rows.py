@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kvdoctor import logmetrics as lm
 from kvdoctor import metrics as m
-from kvdoctor.metrics import Quantity
+from kvdoctor.quantity import Quantity
 
 PLAIN = ("", "req", "reqs", "requests", "request", "tok", "token", "tokens", "x")
 """Units of what is counted."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kvdoctor.model import Diagnosis, Ledger, Quantile
+from kvdoctor.model import Diagnosis, Ledger
 from kvdoctor.render import outline, words
 from kvdoctor.render.text import clean, name
+from kvdoctor.service import Quantile
 from kvdoctor.units import change, count, counted, duration, quantity
 
 FEW_REQUESTS = 20

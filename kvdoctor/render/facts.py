@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from kvdoctor.model import Diagnosis, TargetInfo, Window
+from kvdoctor.model import Diagnosis
 from kvdoctor.render.text import name
+from kvdoctor.service import TargetInfo, Window
 from kvdoctor.units import count, counted, duration, gb, gib, moment, rate_bytes
 
 

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kvdoctor.model import Basis, Chart, Ledger, RooflinePoint
+from kvdoctor.model import Basis, Ledger
 from kvdoctor.render import outline, words
 from kvdoctor.render.drawing import FONT, GLYPH, SMALL, draw, log_ticks, ticks
 from kvdoctor.render.svg import FILLS, MUTED, RULE, SERIES, STROKES, inline
 from kvdoctor.render.text import clean, shorten
+from kvdoctor.service import Chart, RooflinePoint
 from kvdoctor.units import duration, gb, percent, tick
 
 if TYPE_CHECKING:

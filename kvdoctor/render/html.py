@@ -7,9 +7,10 @@ from importlib.resources import files
 from typing import Any
 
 from kvdoctor import units
-from kvdoctor.model import Chart, Diagnosis, Verdict
+from kvdoctor.model import Diagnosis, Verdict
 from kvdoctor.render import facts, figures, outline, words
 from kvdoctor.render.text import clean, name, visible
+from kvdoctor.service import Chart
 
 _TOGETHER = re.compile(r"(?<=\d) (?=(?:us|ms|s|min|h|[kMGT]?B(?:/s)?|[KMG]iB)\b)| (?=/ )")
 """Blanks at which no line may break: between a number and its unit, and before a stroke."""

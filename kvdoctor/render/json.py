@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import TypeAlias
 
-from kvdoctor.model import Diagnosis, Finding, Gap, Ledger, Part, TargetInfo
+from kvdoctor.model import Diagnosis, Finding, Gap, Ledger, Part
+from kvdoctor.service import TargetInfo
 from kvdoctor.units import precise
 
 SCHEMA_VERSION = 1

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from kvdoctor.model import Advice, Diagnosis, Finding, Headline, Ledger, TargetInfo, Verdict
+from kvdoctor.model import Advice, Diagnosis, Finding, Ledger, Verdict
 from kvdoctor.render import facts, outline, words
 from kvdoctor.render.paper import Printable, bar, columns, heading, items, line
 from kvdoctor.render.text import clean, name
+from kvdoctor.service import Headline, TargetInfo
 from kvdoctor.units import duration, percent
 
 STYLE = {Verdict.LIKELY: "bold red", Verdict.POSSIBLE: "bold yellow"}

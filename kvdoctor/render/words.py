@@ -10,15 +10,14 @@ from kvdoctor.model import (
     Evidence,
     Finding,
     Gap,
-    Headline,
     Ledger,
     Metric,
-    Quantile,
     State,
     Verdict,
 )
 from kvdoctor.render.text import clean
 from kvdoctor.render.text import name as short_name
+from kvdoctor.service import Headline, Quantile
 from kvdoctor.units import counted, duration, quantity
 
 BASIS: dict[Basis, str] = {

@@ -6,8 +6,9 @@ import os
 from dataclasses import dataclass
 
 from kvdoctor.errors import KvdoctorError, Unavailable
-from kvdoctor.model import Gap, TargetInfo
+from kvdoctor.model import Gap
 from kvdoctor.secrets import clean, mask_argv
+from kvdoctor.service import TargetInfo
 from kvdoctor.target.address import Page, Question, find_page
 from kvdoctor.target.family import Card, Family, Member, Mount
 from kvdoctor.target.flags import flag_facts, unread_settings

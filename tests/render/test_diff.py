@@ -12,9 +12,10 @@ from attacks import ATTACKS, hostile
 from diagnoses import CAPACITY, H100, HEALTHY, LIFETIME, PREFILL, SAMPLES
 from rich.console import Console
 
-from kvdoctor.model import Diagnosis, Quantile
+from kvdoctor.model import Diagnosis
 from kvdoctor.render import comparison
 from kvdoctor.render.diff import markdown, render
+from kvdoctor.service import Quantile
 
 
 def text(before: Diagnosis, after: Diagnosis, width: int = 80) -> str:

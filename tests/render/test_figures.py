@@ -8,8 +8,9 @@ import re
 import pytest
 from diagnoses import CAPACITY
 
-from kvdoctor.model import Basis, Chart, Ledger, Metric, Part, RooflinePoint
+from kvdoctor.model import Basis, Ledger, Metric, Part
 from kvdoctor.render import drawing, figures
+from kvdoctor.service import Chart, RooflinePoint
 
 POINT = CAPACITY.roofline
 assert POINT is not None

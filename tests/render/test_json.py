@@ -13,19 +13,9 @@ import pytest
 from attacks import ATTACKS, hostile
 from diagnoses import CAPACITY, HEALTHY, SAMPLES
 
-from kvdoctor.model import (
-    FAMILY,
-    SUBCLASSES,
-    Basis,
-    Bound,
-    Confidence,
-    Cost,
-    Metric,
-    Quantile,
-    State,
-    Verdict,
-)
+from kvdoctor.model import FAMILY, SUBCLASSES, Basis, Bound, Confidence, Cost, Metric, State, Verdict
 from kvdoctor.render.json import render, to_dict
+from kvdoctor.service import Quantile
 
 SCHEMA: dict[str, Any] = json.loads(files("kvdoctor").joinpath("schema/diagnosis-1.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)

@@ -11,8 +11,9 @@ from diagnoses import CAPACITY, H100, HEALTHY, NETWORK, SAMPLES
 from rich.cells import cell_len
 from rich.console import Console
 
-from kvdoctor.model import Basis, Diagnosis, Headline, Ledger, Metric, Part
+from kvdoctor.model import Basis, Diagnosis, Ledger, Metric, Part
 from kvdoctor.render.terminal import live_header, render
+from kvdoctor.service import Headline
 
 
 def report(diagnosis: Diagnosis, width: int = 80, **console: object) -> str:

@@ -8,8 +8,9 @@ import math
 import pytest
 from diagnoses import CAPACITY, HEALTHY, IDLE, INSUFFICIENT, LIFETIME, NETWORK, QUEUEING
 
-from kvdoctor.model import Basis, Bound, Diagnosis, Finding, Quantile, State, Verdict
+from kvdoctor.model import Basis, Bound, Diagnosis, Finding, State, Verdict
 from kvdoctor.render import facts, words
+from kvdoctor.service import Quantile
 
 
 @pytest.mark.parametrize(

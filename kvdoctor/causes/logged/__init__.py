@@ -5,7 +5,7 @@ from __future__ import annotations
 from kvdoctor.causes.logged import capacity, experiment, hits, machine, movement, steps
 from kvdoctor.causes.logged.opinion import Opinion
 from kvdoctor.logview import LogView
-from kvdoctor.model import Objective
+from kvdoctor.service import Objective
 
 
 def opinions(view: LogView, objective: Objective) -> tuple[Opinion, ...]:

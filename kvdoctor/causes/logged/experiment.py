@@ -11,8 +11,9 @@ from kvdoctor import logmetrics as lm
 from kvdoctor import metrics as m
 from kvdoctor.causes.logged.opinion import Grade, Opinion, likely
 from kvdoctor.logview import LogView, Said
-from kvdoctor.metrics import Quantity
-from kvdoctor.model import Bound, Metric, Objective
+from kvdoctor.model import Bound, Metric
+from kvdoctor.quantity import Quantity
+from kvdoctor.service import Objective
 from kvdoctor.units import duration, percent
 
 WORSE = 1.2

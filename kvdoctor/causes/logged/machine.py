@@ -7,7 +7,8 @@ import re
 from kvdoctor import logmetrics as lm
 from kvdoctor.causes.logged.opinion import Grade, Opinion, likely, possible, ruled_out
 from kvdoctor.logview import LogView
-from kvdoctor.model import Bound, Evidence, Objective
+from kvdoctor.model import Bound, Evidence
+from kvdoctor.service import Objective
 from kvdoctor.units import duration, percent, rate_bytes
 
 IDLE_GPU = 0.8

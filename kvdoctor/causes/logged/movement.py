@@ -8,7 +8,8 @@ from kvdoctor import logmetrics as lm
 from kvdoctor import metrics as m
 from kvdoctor.causes.logged.opinion import OF_TTFT, Grade, Opinion, likely, no_data, possible, ruled_out
 from kvdoctor.logview import LogView
-from kvdoctor.model import Bound, Evidence, Gap, Metric, Objective
+from kvdoctor.model import Bound, Evidence, Gap, Metric
+from kvdoctor.service import Objective
 from kvdoctor.units import GB, count, duration, percent, rate_bytes
 
 SLOW_LINK = 1.25 * GB

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from kvdoctor.metrics import Quantity
+from kvdoctor.quantity import Quantity
 
 NUMBER = rb"(-?[\d,]*\.?\d+(?:[eE][+-]?\d+)?)"
 PERCENT = 0.01

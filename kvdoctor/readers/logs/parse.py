@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from kvdoctor.metrics import Quantity
+from kvdoctor.quantity import Quantity
 from kvdoctor.readers.logs.line import Field
 from kvdoctor.readers.logs.scan import Hit
 from kvdoctor.readers.logs.stamp import stamp
