@@ -18,7 +18,8 @@ from kvdoctor.export import export_text
 from kvdoctor.exposition import Parser
 from kvdoctor.frames import VERSION
 from kvdoctor.recording import Recording, Source, add_reading
-from kvdoctor.store import Writer, load
+from kvdoctor.restore import load
+from kvdoctor.store import Writer
 
 OPEN = """
 import importlib.util, sys, time

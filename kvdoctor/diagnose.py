@@ -2,93 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kvdoctor import __version__, around, overview, story
-from kvdoctor import metrics as m
-from kvdoctor.case import Case, build_case
-from kvdoctor.causes import CAUSES
+from kvdoctor.case import Case
 from kvdoctor.confidence import confidence
 from kvdoctor.described import layer_info, target_info
-from kvdoctor.engines import layers_of, recognise
-from kvdoctor.engines.engine import Engine
 from kvdoctor.hostnotes import host_notes
-from kvdoctor.hostread import KIND, families, host_of, host_view
-from kvdoctor.joined import Joined, layer_lines
-from kvdoctor.judge import Judgement, judge, symptom
+from kvdoctor.judge import RANK, WEIGHT, Judgement, symptom
+from kvdoctor.judged import Judged, judge_engines, judge_hosts, judge_layers, objective
 from kvdoctor.logdiagnose import beside, judge_logs, log_diagnosis
-from kvdoctor.machine import machine
 from kvdoctor.model import Bound, Confidence, Diagnosis, Finding, Gap, Ledger, Metric, State, Verdict
-from kvdoctor.recording import Recording, Source
-from kvdoctor.segment import chosen, restarts
-from kvdoctor.service import Objective, Window
-from kvdoctor.timeline import Timeline
+from kvdoctor.recording import Recording
+from kvdoctor.service import Window
 from kvdoctor.told import sensible
-from kvdoctor.unmetered import unmetered
-
-TTFT_P95, ITL_P95 = 2.0, 0.05
-"""Objectives where the operator states none, in seconds (rule 1)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """One engine with its case and its judgement."""
-
-    case: Case
-    judgement: Judgement
-    restarts: int
-
-
-def objective(facts: dict[str, str]) -> Objective:
-    """Return the stated objectives, the defaults where none is stated."""
-    ttft, itl = facts.get("slo_ttft"), facts.get("slo_itl")
-    return Objective(float(ttft or TTFT_P95), float(itl or ITL_P95), stated=bool(ttft or itl))
-
-
-def _timeline(source: Source, engine: Engine) -> Timeline | None:
-    """Take the newest stretch without a restart; a single reading stands for the engine's life."""
-    part = chosen(source, engine)
-    if part is None:
-        return None
-    return Timeline(source, engine, part.first if part.last > part.first else -1, part.last)
-
-
-def _joined(own: Timeline, around: Sequence[Source], alone: bool) -> Joined:
-    """Bring the layers of the engine's own page and of other sources to it; `alone`: it is their only engine."""
-    start, end = own.source.at[max(0, own.first)], own.source.at[own.last]
-    lifetime = own.first < 0
-    seen = layer_lines((own.source,), start, end, lifetime=lifetime)
-    inside = tuple(line for line in seen if line.engine is not own.engine)
-    outside = layer_lines(around, start, end, lifetime=lifetime)
-    return Joined(own, (*inside, *outside) if alone else inside, () if alone else outside)
-
-
-def judge_source(
-    source: Source,
-    engine: Engine,
-    facts: dict[str, str],
-    host: Sequence[Source] = (),
-    around: Sequence[Source] = (),
-    *,
-    alone: bool = True,
-) -> Judged | None:
-    """Judge one engine, with what its host and the KV layers in the sources `around` it tell.
-
-    `alone` says that no other engine of the recording may use these layers. None for a source that was never read.
-    """
-    own = _timeline(source, engine)
-    if own is None:
-        return None
-    timeline = _joined(own, around, alone)
-    known = machine(facts, timeline.label(m.CACHE_CONFIG, "cache_dtype"))
-    view = host_view(host, source.at[max(0, timeline.first)], source.at[timeline.last])
-    case = build_case(timeline, known, objective(facts), facts, view)
-    findings = tuple(finding for cause in CAUSES for finding in cause(case))
-    return Judged(case, judge(case, findings, facts.get("slow")), len(restarts(source, engine)))
-
-
-def _window(judged: Judged, recording: Recording) -> Window:
+def _window(judged: Judged) -> Window:
     t, line = judged.case.traffic, judged.case.timeline
     start = line.source.wall + (line.source.at[max(0, line.first)] if line.source.at else 0.0)
     return Window(
@@ -106,8 +36,7 @@ def _window(judged: Judged, recording: Recording) -> Window:
 
 def _weight(judged: Judged) -> tuple[int, float]:
     """Order engines by how much there is to answer for: a bound first, then seconds spent by requests."""
-    rank = {State.BOUND: 3, State.STALLED: 2, State.INSUFFICIENT: 1, State.HEALTHY: 1, State.IDLE: 0}
-    return rank[judged.judgement.state], judged.case.currency * judged.case.traffic.first_tokens
+    return WEIGHT[judged.judgement.state], judged.case.currency * judged.case.traffic.first_tokens
 
 
 def _contributing(case: Case, judgement: Judgement) -> tuple[tuple[Bound, str | None], ...]:
@@ -126,16 +55,6 @@ def _contributing(case: Case, judgement: Judgement) -> tuple[tuple[Bound, str | 
     return tuple((f.bound, f.subclass) for f in sorted(others, key=lambda f: -f.share_seconds))
 
 
-def _by_metric(judgement: Judgement) -> tuple[dict[str, str], dict[str, str | None]]:
-    names: dict[str, str] = {}
-    subclasses: dict[str, str | None] = {}
-    for metric, named in judgement.by_metric.items():
-        found = isinstance(named, Finding)
-        names[metric.value] = named.bound.value if isinstance(named, Finding) else named.value
-        subclasses[metric.value] = named.subclass if isinstance(named, Finding) and found else None
-    return names, subclasses
-
-
 def _paced_by(judgement: Judgement) -> str | None:
     """What sets the pace even where all is well: the named bound, else bandwidth when its reads fill the step."""
     if judgement.finding is not None:
@@ -144,12 +63,9 @@ def _paced_by(judgement: Judgement) -> str | None:
     return Bound.BANDWIDTH.value if reads else None
 
 
-_RANK = {Verdict.LIKELY: 0, Verdict.POSSIBLE: 1, Verdict.RULED_OUT: 2, Verdict.NO_DATA: 3}
-
-
 def _ranked(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Likely first, by cost; equal ones stay in the order of triage."""
-    return tuple(sorted(findings, key=lambda f: (_RANK[f.verdict], -f.share_seconds)))
+    return tuple(sorted(findings, key=lambda f: (RANK[f.verdict], -f.share_seconds)))
 
 
 def _nothing(recording: Recording) -> Diagnosis:
@@ -184,7 +100,7 @@ def _nothing(recording: Recording) -> Diagnosis:
 
 
 def _notes(main: Judged, others: list[Judged]) -> tuple[str, ...]:
-    """One line for each other engine in the recording."""
+    """What is said beside the verdict: other engines, the load, routing, layers, the host, the side of a pair."""
     lines = []
     for judged in others:
         finding, info = judged.judgement.finding, target_info(judged.case)
@@ -211,60 +127,19 @@ def _routing(main: Judged, others: list[Judged]) -> str | None:
     return around.routing(front, behind) if front is not None else None
 
 
-def _unmetered(recording: Recording) -> list[Judged]:
-    """Judge each family without metrics by what its host tells."""
-    judged = []
-    for sources in families(recording).values():
-        case, judgement = unmetered(sources, recording.facts, objective(recording.facts))
-        judged.append(Judged(case, judgement, 0))
-    return judged
-
-
 def diagnose(recording: Recording) -> Diagnosis:
     """Judge every engine of a recording. The same recording gives the same Diagnosis."""
     facts, gaps = sensible(recording.facts)
     recording = replace(recording, facts=facts, gaps=[*recording.gaps, *gaps])
     logs = judge_logs(recording, objective(facts))
-    judged = _judged(recording)
+    judged = judge_engines(recording)
     if logs and not judged:
         return log_diagnosis(logs, recording, objective(facts))
-    judged = judged or _unmetered(recording) or _layers_alone(recording)
+    judged = judged or judge_hosts(recording) or judge_layers(recording)
     if not judged:
         return _nothing(recording)
     main = max(judged, key=_weight)
     return beside(_assemble(main, [j for j in judged if j is not main], recording), logs)
-
-
-def _judged(recording: Recording) -> list[Judged]:
-    """Judge every engine, each with its host and with the KV layers around it."""
-    sources = [source for source in recording.sources if source.kind != KIND]
-    seen = [(source, recognise((c.name, c.labels) for c in source.columns)) for source in sources]
-    engines = [(source, engine) for source, engine in seen if engine is not None]
-    around_them = [source for source, engine in seen if engine is None]
-    alone = sum(1 for _, engine in engines if not engine.role) == 1
-    found = []
-    for source, engine in engines:
-        host = host_of(recording, source, len(engines))
-        layers = around_them if not engine.role else ()
-        found.append(judge_source(source, engine, recording.facts, host, layers, alone=alone))
-    return [each for each in found if each is not None]
-
-
-def _layers_alone(recording: Recording) -> list[Judged]:
-    """Show the KV layers and exporters of a recording without an engine: nothing is ever named from them alone."""
-    found = []
-    for source in recording.sources:
-        for layer in layers_of((c.name, c.labels) for c in source.columns) if source.kind != KIND else ():
-            judged = judge_source(source, layer, recording.facts)
-            if judged is not None:
-                insufficient = replace(
-                    judged.judgement,
-                    state=State.INSUFFICIENT,
-                    finding=None,
-                    by_metric=dict.fromkeys(Metric, State.INSUFFICIENT),
-                )
-                found.append(replace(judged, judgement=insufficient))
-    return found
 
 
 def _gaps(case: Case, recording: Recording) -> tuple[Gap, ...]:
@@ -277,7 +152,6 @@ def _gaps(case: Case, recording: Recording) -> tuple[Gap, ...]:
 def _assemble(main: Judged, others: list[Judged], recording: Recording) -> Diagnosis:
     case, judgement = main.case, main.judgement
     level, reasons = confidence(case, judgement, main.restarts)
-    names, subclasses = _by_metric(judgement)
     ledgers: dict[str, Ledger] = {led.metric.value: led for led in (case.ttft, case.itl) if led is not None}
     finding = judgement.finding
     return Diagnosis(
@@ -286,13 +160,13 @@ def _assemble(main: Judged, others: list[Judged], recording: Recording) -> Diagn
             *(target_info(j.case) for j in (main, *others)),
             *(layer_info(line) for line in around.layers(case)),
         ),
-        window=_window(main, recording),
+        window=_window(main),
         objective=case.objective,
         state=judgement.state,
         primary=finding.bound if finding else None,
         subclass=finding.subclass if finding else None,
-        primary_by_metric=names,
-        subclass_by_metric=subclasses,
+        primary_by_metric=judgement.names(),
+        subclass_by_metric=judgement.subclasses(),
         paced_by=_paced_by(judgement),
         contributing=_contributing(case, judgement),
         confidence=level,

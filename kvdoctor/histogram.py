@@ -42,6 +42,19 @@ class Histogram:
         return sum(c for low, c in zip(lows, self.counts, strict=True) if low >= limit)
 
 
+def interpolated(histogram: Histogram | None, q: float) -> float | None:
+    """Estimate a quantile inside its bucket, evenly spread; the low bound in the last bucket. None when empty, or
+    without a bucket that has an end."""
+    if histogram is None or histogram.count <= 0 or len(histogram.bounds) < 2:
+        return None
+    rank, seen, lows = q * histogram.count, 0.0, (0.0, *histogram.bounds[:-1])
+    for low, bound, count in zip(lows, histogram.bounds, histogram.counts, strict=True):
+        if count and seen + count >= rank - 1e-9:
+            return low if math.isinf(bound) else low + (bound - low) * max(0.0, rank - seen) / count
+        seen += count
+    return lows[-1]
+
+
 def from_cumulative(cumulative: dict[float, float], total: float, count: float) -> Histogram | None:
     """Build a histogram from `le` -> cumulative count. None when it has no sum and count to trust.
 

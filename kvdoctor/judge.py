@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
-from kvdoctor.histogram import Histogram
-from kvdoctor.ledger import KV_LOAD, QUEUE
+from kvdoctor.health import avoidable, misses, tail, unhealthy
 from kvdoctor.model import Bound, Finding, Metric, State, Verdict
 
-WAITS = 0.05
-"""Share of a request's seconds in waits and stalls, from which a service is not healthy (rule 3)."""
-AVOIDABLE = 0.10
-"""Share of a request's seconds in prefill that is known to be avoidable, likewise (rule 3)..."""
-AVOIDABLE_SECONDS = 0.05
-"""...unless it is fewer seconds than this."""
-TAIL = 3.0
-"""ITL p99 over p50 from which there is a tail (rule 3), judged on the bounds of their buckets."""
 NAMED = 0.15
 """Share of a metric that a cause must explain to be named for it: the rest would be a bigger riddle."""
 ROOT = 0.5
@@ -30,6 +20,11 @@ THRASH = 0.25
 preempted come back before those that wait, who then wait for them too."""
 STALLED_SECONDS = 10.0
 """Window without any token from which pending work counts as stalled: a long prefill can take seconds."""
+
+RANK = {Verdict.LIKELY: 0, Verdict.POSSIBLE: 1, Verdict.RULED_OUT: 2, Verdict.NO_DATA: 3}
+"""The order of findings in a report."""
+WEIGHT = {State.BOUND: 3, State.STALLED: 2, State.INSUFFICIENT: 1, State.HEALTHY: 1, State.IDLE: 0}
+"""How much there is to answer for, by which of several engines one is answered for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,28 +39,19 @@ class Judgement:
     unhealthy: tuple[str, ...]
     findings: tuple[Finding, ...]
 
+    def names(self) -> dict[str, str]:
+        """Return the bound of each metric by name, or the state where none is named."""
+        return {
+            metric.value: named.bound.value if isinstance(named, Finding) else named.value
+            for metric, named in self.by_metric.items()
+        }
 
-def interpolated(histogram: Histogram | None, q: float) -> float | None:
-    """Estimate a quantile inside its bucket, evenly spread; the low bound in the last bucket. None when empty, or
-    without a bucket that has an end."""
-    if histogram is None or histogram.count <= 0 or len(histogram.bounds) < 2:
-        return None
-    rank, seen, lows = q * histogram.count, 0.0, (0.0, *histogram.bounds[:-1])
-    for low, bound, count in zip(lows, histogram.bounds, histogram.counts, strict=True):
-        if count and seen + count >= rank - 1e-9:
-            return low if math.isinf(bound) else low + (bound - low) * max(0.0, rank - seen) / count
-        seen += count
-    return lows[-1]
-
-
-def misses(case: Case) -> dict[Metric, float]:
-    """Return each metric's estimated p95 over its objective; a metric without observations is left out."""
-    pairs = (
-        (Metric.TTFT, case.traffic.ttft, case.objective.ttft_p95),
-        (Metric.ITL, case.traffic.itl, case.objective.itl_p95),
-    )
-    estimates = ((metric, interpolated(histogram, 0.95), goal) for metric, histogram, goal in pairs)
-    return {metric: estimate / goal for metric, estimate, goal in estimates if estimate is not None}
+    def subclasses(self) -> dict[str, str | None]:
+        """Return the subclass of each metric's bound by name; None where no bound is named, or no subclass."""
+        return {
+            metric.value: named.subclass if isinstance(named, Finding) else None
+            for metric, named in self.by_metric.items()
+        }
 
 
 def metric_in_question(case: Case, slow: str | None) -> Metric:
@@ -77,38 +63,6 @@ def metric_in_question(case: Case, slow: str | None) -> Metric:
         return max(ratios, key=lambda metric: ratios[metric])
     first = case.ttft.seconds if case.ttft else 0.0
     return Metric.TTFT if first >= case.currency - first else Metric.ITL
-
-
-def tail(histogram: Histogram | None) -> bool:
-    """Say whether p99 certainly exceeds three times p50, whatever their places inside their buckets."""
-    if histogram is None:
-        return False
-    middle, high = histogram.quantile(0.5), histogram.quantile(0.99)
-    return middle is not None and high is not None and high.low >= TAIL * middle.high
-
-
-def unhealthy(case: Case, findings: tuple[Finding, ...]) -> tuple[str, ...]:
-    """List what speaks against a clean bill of health; empty when nothing does."""
-    reasons = [
-        f"{metric.value.upper()} p95 misses its objective" for metric, r in misses(case).items() if r > 1
-    ]
-    waits = case.stall + case.kv_stall
-    if case.ttft is not None:
-        waits += case.ttft.part(QUEUE) + case.ttft.part(KV_LOAD)
-    if case.share(waits) >= WAITS:
-        reasons.append(f"waits and stalls take {100 * case.share(waits):.0f}% of a request")
-    likely = [f for f in findings if _avoidable(f) and f.verdict is Verdict.LIKELY]
-    lost = sum(max(f.share_seconds, f.recoverable_seconds or 0.0) for f in likely)
-    if case.share(lost) >= AVOIDABLE and lost >= AVOIDABLE_SECONDS:
-        reasons.append(f"avoidable prefill takes {100 * case.share(lost):.0f}% of a request")
-    if tail(case.traffic.itl):
-        reasons.append("ITL has a tail: p99 is over three times p50")
-    return tuple(reasons)
-
-
-def _avoidable(finding: Finding) -> bool:
-    """Say whether a finding is about prompts that are computed and need not be."""
-    return finding.bound is Bound.HIT_RATE or finding.subclass == "prefix_eviction"
 
 
 def _whole(case: Case, metric: Metric) -> float:
@@ -123,7 +77,7 @@ def _root(named: Finding, findings: tuple[Finding, ...]) -> Finding:
     if named.bound is not Bound.COMPUTE or named.subclass == "speculation":
         return named
     likely = [f for f in findings if f.verdict is Verdict.LIKELY]
-    lost = [f for f in likely if _avoidable(f)]
+    lost = [f for f in likely if avoidable(f)]
     best = max(lost, key=lambda f: f.share_seconds, default=None)
     if best is not None and best.share_seconds >= ROOT * named.share_seconds:
         return best

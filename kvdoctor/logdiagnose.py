@@ -11,9 +11,11 @@ from kvdoctor import logjudge
 from kvdoctor import logmetrics as lm
 from kvdoctor import metrics as m
 from kvdoctor.engines.logline import ENGINE
+from kvdoctor.judge import RANK, WEIGHT
 from kvdoctor.logjudge import Verdicts, judge_log
 from kvdoctor.logview import LogView, log_view
-from kvdoctor.model import Bound, Diagnosis, Finding, Gap, State, Verdict
+from kvdoctor.model import Bound, Diagnosis, Finding, Gap, Verdict
+from kvdoctor.overview import thin
 from kvdoctor.quantity import Quantity
 from kvdoctor.recording import Recording, Source
 from kvdoctor.segment import restarts
@@ -25,10 +27,6 @@ KINDS = ("log", "report")
 """Kinds of sources that are judged here."""
 WINDOW = 3600.0
 """Seconds before the last line that are judged: what a log says of the morning is not now."""
-MAX_POINTS = 240
-"""Points a line of a chart keeps, as in overview."""
-_RANK = {Verdict.LIKELY: 0, Verdict.POSSIBLE: 1, Verdict.RULED_OUT: 2, Verdict.NO_DATA: 3}
-_WEIGHT = {State.BOUND: 3, State.STALLED: 2, State.INSUFFICIENT: 1, State.HEALTHY: 1, State.IDLE: 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class Logged:
     @property
     def weight(self) -> tuple[int, int, int]:
         """Order logs by how much there is to answer for."""
-        return _WEIGHT[self.verdicts.judgement.state], int(self.verdicts.grade), self.view.lines
+        return WEIGHT[self.verdicts.judgement.state], int(self.verdicts.grade), self.view.lines
 
 
 def judge_logs(recording: Recording, objective: Objective) -> list[Logged]:
@@ -92,10 +90,8 @@ def log_diagnosis(logs: Sequence[Logged], recording: Recording, objective: Objec
         state=judgement.state,
         primary=finding.bound if finding else None,
         subclass=finding.subclass if finding else None,
-        primary_by_metric={k.value: v.bound.value if isinstance(v, Finding) else v.value
-                           for k, v in judgement.by_metric.items()},
-        subclass_by_metric={k.value: v.subclass if isinstance(v, Finding) else None
-                            for k, v in judgement.by_metric.items()},
+        primary_by_metric=judgement.names(),
+        subclass_by_metric=judgement.subclasses(),
         paced_by=finding.bound.value if finding else None,
         contributing=_contributing(judgement.findings, finding),
         confidence=main.verdicts.confidence,
@@ -105,7 +101,7 @@ def log_diagnosis(logs: Sequence[Logged], recording: Recording, objective: Objec
         next_measurement=logjudge.next_measurement(view, judgement),
         quantiles={},
         ledgers={},
-        findings=tuple(sorted(judgement.findings, key=lambda f: (f is not finding, _RANK[f.verdict]))),
+        findings=tuple(sorted(judgement.findings, key=lambda f: (f is not finding, RANK[f.verdict]))),
         gaps=(*recording.gaps, Gap("latencies", "a log has none: no ledger of TTFT and ITL", logjudge.LEDGER_CURE)),
         cost=recording.cost,
         header=_header(view),
@@ -176,12 +172,8 @@ def _charts(timeline: Timeline) -> tuple[Chart, ...]:
     )
     charts = []
     for title, unit, lines in asked:
-        told = tuple((name, _thin(timeline.series(q))) for name, q in lines)
+        told = tuple((name, thin(timeline.series(q))) for name, q in lines)
         kept = tuple((name, points) for name, points in told if len(points) > 1)
         if kept:
             charts.append(Chart(title, unit, kept))
     return tuple(charts)
-
-
-def _thin(points: list[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    return tuple(points[:: max(1, -(-len(points) // MAX_POINTS))])

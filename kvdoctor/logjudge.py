@@ -15,6 +15,7 @@ from kvdoctor.judge import STALLED_SECONDS, Judgement
 from kvdoctor.logview import NOTHING, LogView
 from kvdoctor.model import Bound, Confidence, Finding, Metric, State, Verdict
 from kvdoctor.service import Objective
+from kvdoctor.story import bound_name
 from kvdoctor.units import duration, percent
 
 FEW_LINES = 3
@@ -192,7 +193,7 @@ def summary(view: LogView, verdicts: Verdicts) -> str:
     judgement = verdicts.judgement
     finding = judgement.finding
     if finding is not None:
-        name = f"{finding.bound.value} ({finding.subclass})" if finding.subclass else finding.bound.value
+        name = bound_name(finding.bound, finding.subclass)
         return (
             f"Bound by {name}, as far as a log tells: {finding.argument} "
             f"Its share of a request's time is unknown ({verdicts.confidence.value} confidence)."

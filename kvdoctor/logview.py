@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 
 from kvdoctor import logmetrics as lm
 from kvdoctor import metrics as m
+from kvdoctor.course import Gauge
 from kvdoctor.model import Evidence
 from kvdoctor.quantity import Quantity
-from kvdoctor.recording import Column
-from kvdoctor.timeline import Gauge, Timeline
+from kvdoctor.recording import Column, Source
+from kvdoctor.timeline import Timeline
 from kvdoctor.traffic import Traffic
 from kvdoctor.waiting import WaitShares, wait_shares
 
@@ -135,7 +136,8 @@ def log_view(timeline: Timeline, traffic: Traffic, since: int) -> LogView:
     """Gather what the lines of a window say, and the settings that stand from reading `since` on."""
     whole = Timeline(timeline.source, timeline.engine, since, timeline.last)
     quantities = ((q, whole if q in lm.SETTINGS else timeline) for q in (*lm.SHARED, *lm.OWN))
-    said = {q: found for q, line in quantities if (found := tuple(_said(line, q)))}
+    numbers = _line_numbers(timeline.source)
+    said = {q: found for q, line in quantities if (found := tuple(_said(line, q, numbers)))}
     engines = dict.fromkeys(
         s.labels["engine"] for some in said.values() for s in some if "engine" in s.labels
     )
@@ -154,8 +156,8 @@ def log_view(timeline: Timeline, traffic: Traffic, since: int) -> LogView:
     )
 
 
-def _line_numbers(timeline: Timeline) -> dict[int, int]:
-    columns = [c for c in timeline.source.columns if c.name == lm.LINE]
+def _line_numbers(source: Source) -> dict[int, int]:
+    columns = [c for c in source.columns if c.name == lm.LINE]
     return {i: int(v) for c in columns for i, v in zip(c.index, c.value, strict=True)}
 
 
@@ -166,8 +168,7 @@ def _inside(timeline: Timeline, column: Column) -> Iterable[tuple[int, float]]:
             yield index, value
 
 
-def _said(timeline: Timeline, quantity: Quantity) -> list[Said]:
-    numbers = _line_numbers(timeline)
+def _said(timeline: Timeline, quantity: Quantity, numbers: dict[int, int]) -> list[Said]:
     found = [
         (index, value, column)
         for column in timeline.columns(quantity)

@@ -9,8 +9,7 @@ from kvdoctor import metrics as m
 from kvdoctor.case import Case
 from kvdoctor.causes.bandwidth import read_range, steady_step
 from kvdoctor.causes.common import seconds_per_computed_token
-from kvdoctor.histogram import Histogram
-from kvdoctor.judge import interpolated
+from kvdoctor.histogram import Histogram, interpolated
 from kvdoctor.model import Gap
 from kvdoctor.quantity import Quantity
 from kvdoctor.service import Chart, Headline, Quantile, RooflinePoint, Sums
@@ -103,7 +102,8 @@ def _life_rate(case: Case) -> float | None:
     return hits / queries if hits is not None and queries else None
 
 
-def _thin(points: list[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+def thin(points: list[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    """Keep every n-th point, so that a line of a chart has no more than it can show."""
     step = max(1, -(-len(points) // MAX_POINTS))
     return tuple(points[::step])
 
@@ -111,7 +111,7 @@ def _thin(points: list[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
 def _line(
     name: str, points: list[tuple[float, float]]
 ) -> tuple[tuple[str, tuple[tuple[float, float], ...]], ...]:
-    return ((name, _thin(points)),) if len(points) > 1 else ()
+    return ((name, thin(points)),) if len(points) > 1 else ()
 
 
 def _means(case: Case, quantity: Quantity) -> list[tuple[float, float]]:

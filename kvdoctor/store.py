@@ -15,9 +15,6 @@ from kvdoctor import frames
 from kvdoctor.errors import KvdoctorError
 from kvdoctor.model import Gap
 from kvdoctor.recording import Recording, Source
-from kvdoctor.restore import load, load_stream
-
-__all__ = ["SUFFIX", "Exists", "Writer", "load", "load_stream", "save"]
 
 SUFFIX = ".kvrec"
 MAX_NAMES = 10_000

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 
 from kvdoctor import metrics as m
 from kvdoctor import pace
+from kvdoctor.course import Gauge
 from kvdoctor.histogram import Histogram, Split, split_tail
 from kvdoctor.quantity import Quantity
-from kvdoctor.timeline import Gauge, Timeline
+from kvdoctor.timeline import Timeline
 
 COHORT_REQUESTS = 20
 """Finished requests from which the at-the-end histograms speak for the window (rule 4 of the ledger)."""
 COHORT_SHARE = 0.5
 """Mean end-to-end time over window length, above which those histograms describe older requests."""
-
-
 SHORT_REQUESTS = 0.1
 """Mean end-to-end time over window below which a residual of TTFT is not the drift of its cohort."""
 RIDGE_TOKENS = 256.0

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kvdoctor.case import Case, build_case
-from kvdoctor.diagnose import judge_source, objective
 from kvdoctor.engines.vllm import ENGINE
+from kvdoctor.judged import judge_source, objective
 from kvdoctor.machine import Machine
 from kvdoctor.model import Finding
 from kvdoctor.recording import Column, Recording, Source

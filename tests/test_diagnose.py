@@ -10,15 +10,13 @@ from pathlib import Path
 
 import pytest
 from loads import WALL, Page, endpoint, load, old, process, ray, recording, without_engine
+from modelconfigs import LLAMA_8B
 
-from kvdoctor.diagnose import ITL_P95, TTFT_P95, diagnose
+from kvdoctor.diagnose import diagnose
+from kvdoctor.judged import ITL_P95, TTFT_P95
 from kvdoctor.model import SUBCLASSES, Bound, Confidence, Diagnosis, Metric, State, Verdict
 from kvdoctor.readers import read
 from kvdoctor.recording import Recording
-
-LLAMA_8B = """{"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
-"model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
-"torch_dtype": "bfloat16", "vocab_size": 128256}"""
 
 
 def answer(of: Recording) -> str:

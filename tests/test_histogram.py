@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvdoctor.histogram import THIN, Histogram, from_cumulative, merge, split_tail
+from kvdoctor.histogram import THIN, Histogram, from_cumulative, interpolated, merge, split_tail
 from kvdoctor.service import Quantile
 
 INF = math.inf
@@ -93,6 +93,23 @@ def test_a_quantile_beyond_all_counted_buckets_lies_in_the_last_one():
 
 def test_above_counts_only_what_certainly_exceeds():
     assert [histogram({0.1: 1, 1.0: 2, INF: 4}).above(x) for x in (0.0, 0.1, 0.5, 1.0)] == [7, 6, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("q", "expected"),
+    [(0.0, 0.0), (0.25, 0.05), (0.5, 0.1), (0.75, 0.55), (0.99, 1.0)],
+)
+def test_a_quantile_is_estimated_inside_its_bucket(q, expected):
+    even = Histogram((0.1, 1.0, INF), (50.0, 48.0, 2.0), 1.0, 100.0)
+    assert interpolated(even, q) == pytest.approx(expected, abs=0.02)
+
+
+def test_nothing_observed_has_no_estimate():
+    assert interpolated(None, 0.5) is interpolated(Histogram((INF,), (0.0,), 0.0, 0.0), 0.5) is None
+
+
+def test_a_quantile_beyond_all_buckets_is_estimated_at_the_last_ones_beginning():
+    assert interpolated(Histogram((0.1, INF), (2.0, 0.0), 0.1, 10.0), 0.95) == 0.1
 
 
 # -- merging -----------------------------------------------------------------------------------------------

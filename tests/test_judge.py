@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 from loads import case
 
 from kvdoctor import judge as j
 from kvdoctor.causes import CAUSES
-from kvdoctor.histogram import Histogram
 from kvdoctor.model import Bound, Finding, Metric, State, Verdict
 
 LIKELY, POSSIBLE, RULED_OUT = Verdict.LIKELY, Verdict.POSSIBLE, Verdict.RULED_OUT
-INF = math.inf
 
 
 def likely(bound: Bound, subclass: str, metric: Metric, seconds: float) -> Finding:
@@ -112,85 +108,7 @@ def test_what_looks_bad_and_costs_nobody_is_healthy(numbers):
     assert state(**numbers) is State.HEALTHY
 
 
-# A request is TTFT 0.1 s and 19 gaps of 8 ms: 0.252 s.
-REQUEST = 0.1 + 19 * 0.008
-
-
-@pytest.mark.parametrize(
-    ("queue", "healthy"),
-    [(j.WAITS * REQUEST - 1e-5, True), (j.WAITS * REQUEST + 1e-5, False)],
-    ids=["under 5%", "over 5%"],
-)
-def test_waits_of_a_twentieth_of_a_request_are_not_healthy(queue, healthy):
-    found = judged((), queue_mean=queue)
-    assert (found.unhealthy == ()) is healthy
-
-
-@pytest.mark.parametrize(
-    ("lost", "healthy"),
-    [
-        pytest.param(0.0499, True, id="under 50 ms"),
-        pytest.param(0.0501, False, id="over 50 ms and 10%"),
-    ],
-)
-def test_avoidable_prefill_counts_from_fifty_milliseconds(lost, healthy):
-    found = judged((likely(Bound.HIT_RATE, "fell", Metric.TTFT, lost),))
-    assert lost > j.AVOIDABLE * REQUEST
-    assert (found.unhealthy == ()) is healthy
-
-
-@pytest.mark.parametrize(
-    ("share", "healthy"), [(j.AVOIDABLE - 0.001, True), (j.AVOIDABLE + 0.001, False)], ids=["9.9%", "10.1%"]
-)
-def test_avoidable_prefill_counts_from_a_tenth_of_a_request(share, healthy):
-    long = {"ttft_mean": 1.0, "outputs": 100}
-    found = judged((likely(Bound.HIT_RATE, "fell", Metric.TTFT, share * (1.0 + 99 * 0.008)),), **long)
-    assert (found.unhealthy == ()) is healthy
-
-
-def test_avoidable_prefill_that_is_only_possible_does_not_count():
-    maybe = Finding(Bound.HIT_RATE, POSSIBLE, "prefix_mismatch", "", Metric.TTFT, 0.2)
-    assert judged((maybe,)).unhealthy == ()
-
-
-def itl(middle: float, high: float) -> Histogram:
-    """97 gaps in the bucket up to `middle`, 3 in the one that begins at `high`."""
-    return Histogram((middle, high, INF), (97.0, 0.0, 3.0), 1.0, 100.0)
-
-
-@pytest.mark.parametrize(
-    ("histogram", "tailed"),
-    [
-        pytest.param(itl(0.01, 0.03), True, id="p99 begins at three times the end of p50"),
-        pytest.param(itl(0.01, 0.0299), False, id="just under"),
-        pytest.param(Histogram((0.01, INF), (97.0, 3.0), 1.0, 100.0), False, id="may lie anywhere above"),
-        pytest.param(Histogram((0.01, INF), (0.0, 0.0), 0.0, 0.0), False, id="nothing observed"),
-        pytest.param(Histogram((0.01, INF), (3.0, 0.0), 1.0, 10.0), False, id="more counted than bucketed"),
-        pytest.param(None, False, id="no histogram"),
-    ],
-)
-def test_a_tail_is_only_what_lies_beyond_three_times_p50_wherever_in_the_buckets(histogram, tailed):
-    assert j.tail(histogram) is tailed
-
-
 # -- objectives and the metric in question (rule 1) --------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("q", "expected"),
-    [(0.0, 0.0), (0.25, 0.05), (0.5, 0.1), (0.75, 0.55), (0.99, 1.0)],
-)
-def test_a_quantile_is_estimated_inside_its_bucket(q, expected):
-    even = Histogram((0.1, 1.0, INF), (50.0, 48.0, 2.0), 1.0, 100.0)
-    assert j.interpolated(even, q) == pytest.approx(expected, abs=0.02)
-
-
-def test_nothing_observed_has_no_estimate():
-    assert j.interpolated(None, 0.5) is j.interpolated(Histogram((INF,), (0.0,), 0.0, 0.0), 0.5) is None
-
-
-def test_a_quantile_beyond_all_buckets_is_estimated_at_the_last_ones_beginning():
-    assert j.interpolated(Histogram((0.1, INF), (2.0, 0.0), 0.1, 10.0), 0.95) == 0.1
 
 
 SLOW_TTFT = {"ttft_mean": 3.0, "ttft_buckets": {2.5: 100.0, 5.0: 100.0}}
@@ -211,19 +129,6 @@ SLOW_ITL = {"itl_mean": 0.06}
 )
 def test_the_metric_in_question(numbers, facts, slow, metric):
     assert j.metric_in_question(case(facts=facts, **numbers), slow) is metric
-
-
-@pytest.mark.parametrize(
-    ("objective", "missed"), [("0.0991", False), ("0.0989", True)], ids=["just met", "just missed"]
-)
-def test_an_objective_is_missed_when_the_estimated_p95_is_over_it(objective, missed):
-    assert pytest.approx(0.099) == 0.08 + 0.95 * 0.02
-    found = judged((), facts={"slo_ttft": objective}, ttft_buckets={0.1: 200.0}, ttft_mean=0.09)
-    assert (found.unhealthy != ()) is missed
-
-
-def test_a_metric_without_observations_misses_nothing():
-    assert Metric.ITL not in j.misses(case(outputs=1))
 
 
 # -- naming a bound ----------------------------------------------------------------------------------------

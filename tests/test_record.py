@@ -20,8 +20,9 @@ from kvdoctor.collectors.prometheus import Endpoint
 from kvdoctor.errors import KvdoctorError, Refused, Unavailable
 from kvdoctor.record import record
 from kvdoctor.recording import Recording
+from kvdoctor.restore import load
 from kvdoctor.session import Session
-from kvdoctor.store import Writer, load
+from kvdoctor.store import Writer
 
 A, B = b"a 1\n", b"a 2\n"
 DOWN = Unavailable("it is down", "start it")

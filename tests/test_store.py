@@ -23,7 +23,8 @@ from kvdoctor.errors import KvdoctorError
 from kvdoctor.exposition import Parser
 from kvdoctor.model import Cost, Gap
 from kvdoctor.recording import Recording, Source, add_reading
-from kvdoctor.store import Writer, create_in_state, load, load_stream, save
+from kvdoctor.restore import load, load_stream
+from kvdoctor.store import Writer, create_in_state, save
 
 TEXTS = (b'a{x="1"} 1\nb 2\n', b'a{x="1"} 5\nb NaN\n', b'a{x="1"} 5\nc{h="\\"[red]\\n"} +Inf\n', b"b 7\n")
 

@@ -18,7 +18,7 @@ import replay
 from badserver import PAGE, Behaviour, Handler, dead_url, page, serving, status
 from program import Program, Ran, together
 
-from kvdoctor.store import load
+from kvdoctor.restore import load
 
 SHORT = ("--seconds", "0.6", "--interval", "0.2")
 CAPACITY = str(replay.RECORDINGS / "kv-too-small.prom.gz")

@@ -19,7 +19,7 @@ from attacks import ATTACKS
 from badserver import Handler, serving
 from program import LIMIT, Program, Ran, together
 
-from kvdoctor.store import load
+from kvdoctor.restore import load
 
 SPEED = 2.0
 """Much faster, and what waiting costs by the clock no longer fits what the histograms say it does."""

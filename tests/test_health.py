@@ -1,0 +1,89 @@
+"""Whether a service is well: just under and just over each line of the healthy rule."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from loads import case
+
+from kvdoctor import health as h
+from kvdoctor.histogram import Histogram
+from kvdoctor.model import Bound, Finding, Metric, Verdict
+
+INF = math.inf
+
+
+def lost_hit(seconds: float, verdict: Verdict = Verdict.LIKELY) -> Finding:
+    """A finding that so much of a request's prefill could be avoided."""
+    return Finding(Bound.HIT_RATE, verdict, "fell", "because.", Metric.TTFT, seconds, seconds)
+
+
+# A request is TTFT 0.1 s and 19 gaps of 8 ms: 0.252 s.
+REQUEST = 0.1 + 19 * 0.008
+
+
+@pytest.mark.parametrize(
+    ("queue", "healthy"),
+    [(h.WAITS * REQUEST - 1e-5, True), (h.WAITS * REQUEST + 1e-5, False)],
+    ids=["under 5%", "over 5%"],
+)
+def test_waits_of_a_twentieth_of_a_request_are_not_healthy(queue, healthy):
+    assert (h.unhealthy(case(queue_mean=queue), ()) == ()) is healthy
+
+
+@pytest.mark.parametrize(
+    ("lost", "healthy"),
+    [
+        pytest.param(0.0499, True, id="under 50 ms"),
+        pytest.param(0.0501, False, id="over 50 ms and 10%"),
+    ],
+)
+def test_avoidable_prefill_counts_from_fifty_milliseconds(lost, healthy):
+    assert lost > h.AVOIDABLE * REQUEST
+    assert (h.unhealthy(case(), (lost_hit(lost),)) == ()) is healthy
+
+
+@pytest.mark.parametrize(
+    ("share", "healthy"), [(h.AVOIDABLE - 0.001, True), (h.AVOIDABLE + 0.001, False)], ids=["9.9%", "10.1%"]
+)
+def test_avoidable_prefill_counts_from_a_tenth_of_a_request(share, healthy):
+    long, lost = case(ttft_mean=1.0, outputs=100), share * (1.0 + 99 * 0.008)
+    assert (h.unhealthy(long, (lost_hit(lost),)) == ()) is healthy
+
+
+def test_avoidable_prefill_that_is_only_possible_does_not_count():
+    assert h.unhealthy(case(), (lost_hit(0.2, Verdict.POSSIBLE),)) == ()
+
+
+def itl(middle: float, high: float) -> Histogram:
+    """97 gaps in the bucket up to `middle`, 3 in the one that begins at `high`."""
+    return Histogram((middle, high, INF), (97.0, 0.0, 3.0), 1.0, 100.0)
+
+
+@pytest.mark.parametrize(
+    ("histogram", "tailed"),
+    [
+        pytest.param(itl(0.01, 0.03), True, id="p99 begins at three times the end of p50"),
+        pytest.param(itl(0.01, 0.0299), False, id="just under"),
+        pytest.param(Histogram((0.01, INF), (97.0, 3.0), 1.0, 100.0), False, id="may lie anywhere above"),
+        pytest.param(Histogram((0.01, INF), (0.0, 0.0), 0.0, 0.0), False, id="nothing observed"),
+        pytest.param(Histogram((0.01, INF), (3.0, 0.0), 1.0, 10.0), False, id="more counted than bucketed"),
+        pytest.param(None, False, id="no histogram"),
+    ],
+)
+def test_a_tail_is_only_what_lies_beyond_three_times_p50_wherever_in_the_buckets(histogram, tailed):
+    assert h.tail(histogram) is tailed
+
+
+@pytest.mark.parametrize(
+    ("objective", "missed"), [("0.0991", False), ("0.0989", True)], ids=["just met", "just missed"]
+)
+def test_an_objective_is_missed_when_the_estimated_p95_is_over_it(objective, missed):
+    assert pytest.approx(0.099) == 0.08 + 0.95 * 0.02
+    found = case(facts={"slo_ttft": objective}, ttft_buckets={0.1: 200.0}, ttft_mean=0.09)
+    assert (h.unhealthy(found, ()) != ()) is missed
+
+
+def test_a_metric_without_observations_misses_nothing():
+    assert Metric.ITL not in h.misses(case(outputs=1))
