@@ -103,10 +103,7 @@ def record(
     `gaps` are known before the first reading and are saved with it. `on_scrape` is called in the caller's
     thread, after each reading has been saved.
     """
-    if not (0 < interval_s < math.inf and seconds >= 0 and math.isfinite(seconds / interval_s)):
-        raise KvdoctorError(
-            "the interval must be above 0 s, the duration 0 s or more", "--seconds 15 --interval 1"
-        )
+    _check(seconds, interval_s)
     plan = _Plan(clock, clock.monotonic(), seconds, interval_s, stop or threading.Event())
     session = Session(
         places,
@@ -117,6 +114,20 @@ def record(
         gaps=gaps,
         on_scrape=on_scrape,
     )
+    _watch(places, plan, session)
+    return session.finish()
+
+
+def _check(seconds: float, interval_s: float) -> None:
+    """Refuse what is no grid of ticks."""
+    if not (0 < interval_s < math.inf and seconds >= 0 and math.isfinite(seconds / interval_s)):
+        raise KvdoctorError(
+            "the interval must be above 0 s, the duration 0 s or more", "--seconds 15 --interval 1"
+        )
+
+
+def _watch(places: Sequence[Place], plan: _Plan, session: Session) -> None:
+    """Attend to every place in a thread of its own, until the last tick or a stop."""
     visits: queue.Queue[_Visit] = queue.Queue(maxsize=2 * len(places))
     threads = [
         threading.Thread(target=_attend, args=(number, place, plan, visits), daemon=True)
@@ -128,11 +139,10 @@ def record(
         try:
             _collect(threads, visits, session, plan, signals)
             if plan.stop.is_set() and not session.hopeless:
-                session.interrupted(clock.monotonic() - plan.start, seconds)
+                session.interrupted(plan.clock.monotonic() - plan.start, plan.seconds)
         finally:
             plan.stop.set()
             session.close_places()
-    return session.finish()
 
 
 def _collect(

@@ -11,6 +11,8 @@ import typer
 from kvdoctor.errors import KvdoctorError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kvdoctor.engines.engine import Engine
     from kvdoctor.fleet import Fleet, Replica
     from kvdoctor.model import Evidence
@@ -73,7 +75,7 @@ def _names(engine: Engine, quantity: Quantity) -> set[str]:
     return own | moved
 
 
-def read_server(url: str, since: str, match: list[str] | tuple[()], api_key: str | None) -> Recording:
+def read_server(url: str, since: str, match: Sequence[str], api_key: str | None) -> Recording:
     """Read the vocabulary's names from a server. The token goes to this URL and to no other."""
     from kvdoctor.engines import ENGINES, LAYERS
     from kvdoctor.readers.prometheus_api import read_api, seconds_of

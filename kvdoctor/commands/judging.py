@@ -117,66 +117,16 @@ def diagnose(
     kvdoctor diagnose --prometheus http://prometheus:9090 --since 1h
     """
     from kvdoctor.commands.facts import Told, facts
-    from kvdoctor.commands.length import check_length
+    from kvdoctor.commands.origin import Origin, recording_of
     from kvdoctor.commands.output import Output
 
     output = Output(html, json, markdown, fail_on)
     output.check(save=save)
     told = facts(Told(gpu, bandwidth, model, tp, link, slow, slo))
-    if files:
-        if url or pid is not None:
-            raise typer.BadParameter("FILE stands alone: --url and --pid watch a live engine")
-        _answer(_read(files, told, save), output)
-    if prometheus is not None:
-        if url or pid is not None:
-            raise typer.BadParameter("--prometheus stands alone: --url and --pid watch a live engine")
-        _answer(_asked(prometheus, since, match or [], api_key, told, save), output)
-    check_length(seconds, interval)
-    if probe:
-        from kvdoctor.commands.allowed import probe_first
-
-        probe_first(told, url or (), pid)
-    if url and pid is None:
-        from kvdoctor.commands.live import record_live
-
-        recording = record_live(
-            url, seconds=seconds, interval_s=interval, facts=told, save=save, api_key=api_key
-        )
-    else:
-        from kvdoctor.commands.attach import record_process
-
-        recording = record_process(
-            pid, url or (), seconds=seconds, interval_s=interval, told=told, save=save, api_key=api_key
-        )
-    _answer(recording, output)
-
-
-def _asked(
-    server: str, since: str, match: list[str], api_key: str | None, told: dict[str, str], save: str | None
-) -> Recording:
-    """Ask a Prometheus server; what the user tells goes into the recording."""
-    from kvdoctor.commands.fleet import read_server
-    from kvdoctor.store import save as save_recording
-
-    recording = read_server(server, since, match, api_key)
-    recording.facts.update(told)
-    if save is not None:
-        save_recording(recording, save)
-    return recording
-
-
-def _read(files: list[str], told: dict[str, str], save: str | None) -> Recording:
-    """Read files; what the user tells now goes before what the recording was told."""
-    from kvdoctor.commands.output import print_note
-    from kvdoctor.readers import read
-    from kvdoctor.store import save as save_recording
-
-    recording = read(files)
-    recording.facts.update(told)
-    if save is not None:
-        save_recording(recording, save)
-        print_note(f"recording: {save}")
-    return recording
+    origin = Origin(
+        files or (), prometheus, since, match or (), url or (), pid, seconds, interval, probe, api_key, save
+    )
+    _answer(recording_of(origin, told), output)
 
 
 def report(
@@ -202,11 +152,12 @@ def report(
     kvdoctor report before.kvd --markdown
     """
     from kvdoctor.commands.facts import Told, facts
+    from kvdoctor.commands.origin import read_files
     from kvdoctor.commands.output import Output
 
     output = Output(html, json, markdown, fail_on)
     output.check()
-    _answer(_read(files, facts(Told(gpu, bandwidth, model, tp, link, slow, slo)), None), output)
+    _answer(read_files(files, facts(Told(gpu, bandwidth, model, tp, link, slow, slo))), output)
 
 
 def diff(

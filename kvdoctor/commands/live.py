@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 API_KEY = "KVDOCTOR_API_KEY"
 """Environment variable for a key that should not stand on a command line."""
-
-
 HEADER_SECONDS = 1.9
 """Age of the recording at which the header is shown: two intervals of a second, and under three seconds."""
 
@@ -115,12 +113,17 @@ def record_live(
     finally:
         progress.end()
     recording.gaps.extend(gaps)
-    if not any(source.at for source in recording.sources):
-        _discard(writer)
-        raise _never_answered(recording)
+    _check_answered(recording, writer)
     if writer is not None:
         _tell(writer, must_save)
     return recording
+
+
+def _check_answered(recording: Recording, writer: Writer | None) -> None:
+    """KvdoctorError, and no file, when nobody ever answered."""
+    if not any(source.at for source in recording.sources):
+        _discard(writer)
+        raise _never_answered(recording)
 
 
 def _tell(writer: Writer, must_save: bool) -> None:
