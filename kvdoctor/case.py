@@ -27,7 +27,7 @@ from kvdoctor.traffic import Traffic, traffic
 from kvdoctor.waiting import WaitShares, wait_shares
 
 COST = 0.05
-"""Share of a request's seconds from which a wait or a stall is a cost (healthy rule of the ledger)."""
+"""Share of a request's seconds below which waiting, stalling, loading or recomputing is small change (rule 3)."""
 OF_TTFT = 0.25
 """Share of TTFT from which a wait is worth a cause although outputs are long: a quarter, as for the host."""
 NOTICED = 0.05

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -132,13 +131,6 @@ def series(sources: Sequence[Source], start: float, end: float) -> Series:
     lines = []
     for source in sources:
         if len(source.at) and source.at[-1] >= start - SLACK and source.at[0] <= end + SLACK:
-            first, last = _nearest(source.at, start), _nearest(source.at, end)
+            first, last = source.nearest(start), source.nearest(end)
             lines.append(Timeline(source, ENGINE, first, last))
     return Series(tuple(lines))
-
-
-def _nearest(at: Sequence[float], moment: float) -> int:
-    """Return the number of the reading nearest to a moment."""
-    right = min(bisect_left(at, moment), len(at) - 1)
-    left = max(0, right - 1)
-    return left if moment - at[left] < at[right] - moment else right

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 
 from kvdoctor import metrics as m
@@ -145,14 +144,8 @@ def layer_line(source: Source, layer: Engine, start: float, end: float, *, lifet
     """Cut one layer's readings to those nearest to a window, after its newest restart; None without a reading."""
     if not source.at:
         return None
-    first, last = _nearest(source.at, start), _nearest(source.at, end)
+    first, last = source.nearest(start), source.nearest(end)
     anew = [reading for reading in restarts(source, layer) if reading <= last]
     if lifetime or first == last:
         return Timeline(source, layer, -1, last) if lifetime else None
     return Timeline(source, layer, max([first, *anew]), last)
-
-
-def _nearest(at: Sequence[float], moment: float) -> int:
-    right = min(bisect_left(at, moment), len(at) - 1)
-    left = max(0, right - 1)
-    return left if moment - at[left] < at[right] - moment else right

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -65,6 +65,12 @@ class Source:
     columns: list[Column] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
     """Small documents read once, for example `version` and `models`; no secrets in them."""
+
+    def nearest(self, moment: float) -> int:
+        """Return the number of the reading nearest to a moment of the recording; there must be one."""
+        right = min(bisect_left(self.at, moment), len(self.at) - 1)
+        left = max(0, right - 1)
+        return left if moment - self.at[left] < self.at[right] - moment else right
 
 
 @dataclass(slots=True)

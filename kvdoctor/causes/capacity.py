@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvdoctor import metrics as m
-from kvdoctor.case import Case
+from kvdoctor.case import COST, Case
 from kvdoctor.causes import hostdisk
 from kvdoctor.causes.common import NOT_EXPORTED
 from kvdoctor.ledger import QUEUE
@@ -11,8 +11,6 @@ from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Metric, Verd
 from kvdoctor.units import count, duration
 from kvdoctor.waiting import FULL
 
-COST = 0.05
-"""Share of a request's seconds below which a wait or a stall is small change (healthy rule of the ledger)."""
 MAIN = 0.5
 """Share of the waiting that must be for blocks before blocks are named, as for queueing's other reasons."""
 

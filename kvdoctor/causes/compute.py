@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvdoctor import metrics as m
-from kvdoctor.case import NOTICED, Case
+from kvdoctor.case import COST, NOTICED, Case
 from kvdoctor.causes.common import NO_TRAFFIC, NOT_EXPORTED
 from kvdoctor.ledger import IN_STEP, PREFILL, QUEUE, STEP_UNDER_WAY
 from kvdoctor.model import Advice, Basis, Bound, Finding, Gap, Metric, Verdict
@@ -11,8 +11,6 @@ from kvdoctor.units import duration, percent
 
 MAIN = 0.4
 """Share of TTFT from which prefill is its main part: no other part can then be half as large again."""
-COST = 0.05
-"""Share of a request's seconds below which prefill is small change."""
 BESIDE = 0.2
 """Share of the mean ITL, lost beside prefill, from which decode clearly suffers."""
 TAIL_GAPS = 5

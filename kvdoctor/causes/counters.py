@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
 from kvdoctor.hostview import Activity, CardView
+from kvdoctor.machine import READ_FRACTION
 from kvdoctor.model import Evidence
 from kvdoctor.quantity import Quantity
 
 MOST = 0.5
 """Share of the window that counters must cover, and in which the engine must have work, to speak of it."""
-DATA_SHEET_READ = 0.87
-"""Best plain read over HBM's theoretical peak (rule 10), which a counter of cycles is held against."""
 DCGM = "DCGM"
 _EXPORTED = (
     ("dram", m.DRAM_ACTIVE),
@@ -49,7 +48,7 @@ class Witness:
             return None
         if ceiling and self.peak:
             return self.dram_high * self.peak / ceiling
-        return self.dram_high / DATA_SHEET_READ
+        return self.dram_high / READ_FRACTION
 
     def evidence(self, name: str, value: float | None, threshold: float | None = None) -> Evidence:
         """Build one line of evidence that names the counters."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from kvdoctor import metrics as m
-from kvdoctor.case import Case
+from kvdoctor.case import COST, Case
 from kvdoctor.causes.common import NO_TIER, NO_TRAFFIC
 from kvdoctor.ledger import KV_STALL
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
 from kvdoctor.units import duration, percent
 
-COST = 0.05
-"""Share of a request's seconds below which stalls are small change (healthy rule of the ledger)."""
 CLEAR = 0.2
 """Share of the mean ITL in such stalls from which decode clearly suffers, as beside prefill."""
 TAIL_GAPS = 5

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 
 from kvdoctor import metrics as m
-from kvdoctor.case import Case
+from kvdoctor.case import COST, Case
 from kvdoctor.causes.common import NO_TRAFFIC
 from kvdoctor.histogram import Histogram
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
 from kvdoctor.units import duration
 
-COST = 0.05
-"""Share of a request's seconds below which recomputed prefill is small change."""
 LOW_HITS = 0.7
 """Hit rate from which eviction cannot be the main loss: most of what could be reused is."""
 MIXED = 0.1

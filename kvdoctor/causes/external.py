@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from kvdoctor import metrics as m
-from kvdoctor.case import Case
+from kvdoctor.case import COST, Case
 from kvdoctor.ledger import QUEUE
 from kvdoctor.model import Advice, Basis, Bound, Finding, Gap, Metric, Verdict
 
-COST = 0.05
-"""Share of a request's seconds below which uneven waiting is small change."""
 UNEVEN = 3.0
 """Mean waiting of the fullest rank over the mean of the others, from which the feed counts as uneven."""
 SOMEONE = 1.0

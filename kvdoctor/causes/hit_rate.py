@@ -5,13 +5,11 @@ from __future__ import annotations
 import itertools
 
 from kvdoctor import metrics as m
-from kvdoctor.case import Case
+from kvdoctor.case import COST, Case
 from kvdoctor.causes.common import NO_TIER, NO_TRAFFIC, NOT_EXPORTED, seconds_per_computed_token
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
 from kvdoctor.units import count, duration, percent
 
-COST = 0.05
-"""Share of a request's seconds below which recomputed prefill is small change."""
 PAST_TOKENS = 10_000
 """Tokens that must have been looked up before the window for the past to be a yardstick: some twenty prompts."""
 FELL_BY = 0.2

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from kvdoctor import metrics as m
-from kvdoctor.case import Case
+from kvdoctor.case import COST, Case
 from kvdoctor.causes.common import recompute_seconds
 from kvdoctor.causes.network_advice import Wait, advise
 from kvdoctor.ledger import KV_WAIT
 from kvdoctor.model import Bound, Evidence, Finding, Gap, Metric, Verdict
 from kvdoctor.units import GB, duration, gib, rate_bytes
 
-COST = 0.05
-"""Share of a request's seconds below which a wait for KV is small change."""
 HALF = 0.5
 """Share of the wait that the wire, or the transfers, must explain to be named (rule 14)."""
 SMALL_PIECE = 256 * 1024

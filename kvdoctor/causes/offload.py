@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvdoctor import metrics as m
-from kvdoctor.case import Case
+from kvdoctor.case import COST, Case
 from kvdoctor.causes import hostdisk
 from kvdoctor.causes.common import NO_TIER, per_request, recompute_seconds
 from kvdoctor.ledger import KV_LOAD, KV_WAIT
@@ -11,8 +11,6 @@ from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Metric, Verd
 from kvdoctor.units import duration, gib, rate_bytes
 from kvdoctor.waiting import FULL
 
-COST = 0.05
-"""Share of a request's seconds below which loading is small change."""
 SMALL_PIECE = 256 * 1024
 """Bytes a load below which fixed costs, not the link, set its time (roofline guide, section 7)."""
 DRAM_LIKE = 10e9

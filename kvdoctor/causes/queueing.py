@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 
 from kvdoctor import metrics as m
-from kvdoctor.case import Case
+from kvdoctor.case import COST, Case
 from kvdoctor.causes.common import NO_TRAFFIC, NOT_EXPORTED
 from kvdoctor.ledger import KV_WAIT, QUEUE
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
 from kvdoctor.units import count, duration, percent
 
-COST = 0.05
-"""Share of a request's seconds below which waiting is small change (healthy rule of the ledger)."""
 MAIN = 0.5
 """Share of the waiting that must have one reason before the reason is named."""
 NEARLY_FREE = 1.15
