@@ -6,7 +6,7 @@ import dataclasses
 from enum import Enum
 from typing import Any
 
-from diagnoses import CAPACITY
+from diagnosis_capacity import CAPACITY
 
 from kvdoctor.model import Diagnosis
 

@@ -6,14 +6,12 @@ import math
 
 import pytest
 from loads import WALL, Page, case, case_of, endpoint, old, process
+from modelconfigs import LLAMA_8B
 
 from kvdoctor import overview as o
 from kvdoctor.machine import machine
 from kvdoctor.service import Quantile
 
-LLAMA_8B = """{"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
-"model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
-"torch_dtype": "bfloat16", "vocab_size": 128256}"""
 H100 = machine({"gpu": "H100 SXM", "model_config": LLAMA_8B}, None)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from loads import case, load
+from modelconfigs import LLAMA_8B
 
 from kvdoctor.causes import bandwidth
 from kvdoctor.diagnose import diagnose
@@ -11,9 +12,6 @@ from kvdoctor.machine import Machine, machine
 from kvdoctor.model import Bound, Finding, Verdict
 from kvdoctor.roofline.measured import Measured
 
-LLAMA_8B = """{"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
-"model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
-"torch_dtype": "bfloat16", "vocab_size": 128256}"""
 KNOWN = machine({"model_config": LLAMA_8B}, None)
 
 # 40 sequences of 2,000 tokens in decode: the pool of 100,000 tokens pins 80,000 of them when nothing is shared.

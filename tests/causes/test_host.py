@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 from loads import case, case_of, endpoint
+from modelconfigs import LLAMA_8B
 
 from kvdoctor.causes import host
 from kvdoctor.machine import machine
 from kvdoctor.model import Finding, Metric, Verdict
 
-LLAMA_8B = """{"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
-"model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
-"torch_dtype": "bfloat16", "vocab_size": 128256}"""
 KNOWN = machine({"gpu": "H100 SXM", "model_config": LLAMA_8B}, None)
 
 

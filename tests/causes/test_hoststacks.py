@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hosts import PID, view
 from loads import case
+from modelconfigs import LLAMA_8B
 
 from kvdoctor.causes import host, hoststacks
 from kvdoctor.hostview import CardView, HostView, StackMix
@@ -14,9 +15,6 @@ from kvdoctor.machine import machine
 from kvdoctor.model import Finding, Metric, Verdict
 from kvdoctor.stackclass import Doing
 
-LLAMA_8B = """{"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
-"model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
-"torch_dtype": "bfloat16", "vocab_size": 128256}"""
 KNOWN = machine({"gpu": "H100 SXM", "model_config": LLAMA_8B}, None)
 FLOOR = KNOWN.step_seconds(1.0, 510)
 UNKNOWN, SLOW = case(), case(machine=KNOWN, itl_mean=4 * FLOOR)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import replay
-from diagnoses import CAPACITY
+from diagnosis_capacity import CAPACITY
 from program import LIMIT, PROGRAM, Program
 
 from kvdoctor.commands import streams

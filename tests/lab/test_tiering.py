@@ -7,6 +7,7 @@ import time
 from labs import BLOCK_BYTES, core, serve, updates
 
 from kvdoctor.lab.settings import TierSetting
+from kvdoctor.reference.request import Request
 
 FIRST, SECOND = range(100), range(200, 300)
 
@@ -66,20 +67,13 @@ def test_ranking_takes_its_time_in_every_step():
 
 def test_a_parked_request_comes_back_and_ends():
     one = core(pool_blocks=40, tiers=(TierSetting("host", 50),))
-    serve_parking(one)
-    one.close()
-
-
-def serve_parking(one):
-    """Park a request in decode in the middle of its output."""
-    from kvdoctor.reference.request import Request
-
     request = Request("a", tuple(FIRST), 20)
     one.engine.add(request)
     for _ in range(5):
         one.recorder.step(one.engine.step())
     one.engine.scheduler.park(request)
     reports = serve(one)
+    one.close()
     assert [move.pieces for report in reports for move in report.moves if move.is_load] == [6]
     assert (len(request.output), request.reason) == (20, "length")
 

@@ -6,15 +6,13 @@ import json
 
 import pytest
 from loads import Page, endpoint, recording
+from modelconfigs import LLAMA_8B
 from nvml import scenes
 from nvml.reading import recorded
 
 from kvdoctor.diagnose import diagnose
 from kvdoctor.model import Bound, State, Verdict
 
-LLAMA_8B = """{"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
-"model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
-"torch_dtype": "bfloat16", "vocab_size": 128256}"""
 SLOW = {"slo_itl": "0.004"}
 """Steps of 8 ms miss it."""
 MODEL = {**SLOW, "gpu": "H200", "model_config": LLAMA_8B}

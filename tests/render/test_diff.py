@@ -9,7 +9,11 @@ import re
 
 import pytest
 from attacks import ATTACKS, hostile
-from diagnoses import CAPACITY, H100, HEALTHY, LIFETIME, PREFILL, SAMPLES
+from diagnoses import SAMPLES
+from diagnosis_bounds import PREFILL
+from diagnosis_capacity import CAPACITY
+from diagnosis_parts import H100
+from diagnosis_states import HEALTHY, LIFETIME
 from rich.console import Console
 
 from kvdoctor.model import Diagnosis

@@ -6,7 +6,7 @@ import math
 import re
 
 import pytest
-from diagnoses import CAPACITY
+from diagnosis_capacity import CAPACITY
 
 from kvdoctor.model import Basis, Ledger, Metric, Part
 from kvdoctor.render import drawing, figures

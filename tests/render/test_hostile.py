@@ -8,7 +8,7 @@ import unicodedata
 
 import pytest
 from attacks import ATTACKS, hostile
-from diagnoses import CAPACITY
+from diagnosis_capacity import CAPACITY
 from markdown_it import MarkdownIt
 from page import Page
 from rich.console import Console

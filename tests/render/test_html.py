@@ -9,7 +9,9 @@ from importlib.resources import files
 from itertools import pairwise
 
 import pytest
-from diagnoses import CAPACITY, HEALTHY, SAMPLES
+from diagnoses import SAMPLES
+from diagnosis_capacity import CAPACITY
+from diagnosis_states import HEALTHY
 from page import Page
 
 from kvdoctor.model import Diagnosis

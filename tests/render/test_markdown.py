@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from diagnoses import CAPACITY, SAMPLES
+from diagnoses import SAMPLES
+from diagnosis_capacity import CAPACITY
 from markdown_it import MarkdownIt
 
 from kvdoctor.render.markdown import code, plain, render

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from diagnoses import CAPACITY, HEALTHY, NO_HOST
+from diagnosis_capacity import CAPACITY
+from diagnosis_parts import NO_HOST
+from diagnosis_states import HEALTHY
 
 from kvdoctor.model import Advice, Basis, Bound, Finding, Ledger, Metric, Part, Verdict
 from kvdoctor.render import outline

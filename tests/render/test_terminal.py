@@ -7,7 +7,11 @@ import io
 import re
 
 import pytest
-from diagnoses import CAPACITY, H100, HEALTHY, NETWORK, SAMPLES
+from diagnoses import SAMPLES
+from diagnosis_bounds import NETWORK
+from diagnosis_capacity import CAPACITY
+from diagnosis_parts import H100
+from diagnosis_states import HEALTHY
 from rich.cells import cell_len
 from rich.console import Console
 

@@ -6,7 +6,9 @@ import dataclasses
 import math
 
 import pytest
-from diagnoses import CAPACITY, HEALTHY, IDLE, INSUFFICIENT, LIFETIME, NETWORK, QUEUEING
+from diagnosis_bounds import NETWORK, QUEUEING
+from diagnosis_capacity import CAPACITY
+from diagnosis_states import HEALTHY, IDLE, INSUFFICIENT, LIFETIME
 
 from kvdoctor.model import Basis, Bound, Diagnosis, Finding, State, Verdict
 from kvdoctor.render import facts, words
