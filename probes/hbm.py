@@ -14,14 +14,26 @@ from kvdoctor.errors import Unavailable
 from kvdoctor.probes import manners
 from kvdoctor.probes.child import Tell
 from kvdoctor.probes.footprint import Footprint
-from kvdoctor.probes.sysmem import TILE, Threads
-from kvdoctor.probes.timing import BURST_S, REPEATS, Ceiling, Pace, Row, measure
+from kvdoctor.probes.sysmem import MOST_PASSES, TILE, Threads
+from kvdoctor.probes.timing import (
+    BURST_S,
+    MOST_WARM,
+    REPEATS,
+    SHARED_REPEATS,
+    SHARED_WARM,
+    Ceiling,
+    Pace,
+    Row,
+    measure,
+)
 
 LEAST = 256 * 2**20
 LEAST_SHARED = 64 * 2**20
 """Beside a service: filling a buffer takes bandwidth too."""
 CACHES = 4
 """Last-level caches that a buffer is large at least: below that a share of it is answered from the cache."""
+WITHIN = 4
+"""Operations of a GPU between two events, so that a launch does not count."""
 SECONDS = 20.0
 PIECE = 32 * 2**20
 """Bytes of one burst of a thread beside a service: some milliseconds, and far more than starting it takes."""
@@ -44,11 +56,15 @@ class Options:
 def footprint(options: Options) -> Footprint:
     """Say what it takes at most."""
     size = buffer_bytes(options)
+    moved = 2 * MOST_PASSES * 4 * (REPEATS + MOST_WARM) * size
+    if options.shared:
+        burst = min(size, PIECE * len(manners.processors()))
+        moved = 2 * size + 4 * (SHARED_REPEATS + SHARED_WARM) * max(burst, WITHIN * size)
     return Footprint(
         SECONDS,
         host_bytes=2 * size,
         device_bytes=2 * size,
-        moved_bytes=size * 4 * (REPEATS + 8) * 2,
+        moved_bytes=moved,
         loads="memory bandwidth of every processor (or of the GPU)",
     )
 

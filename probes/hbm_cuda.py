@@ -7,13 +7,12 @@ from typing import Any
 from kvdoctor.errors import KvdoctorError
 from kvdoctor.probes import cuda
 from kvdoctor.probes.child import Tell
+from kvdoctor.probes.hbm import WITHIN
 from kvdoctor.probes.timing import Ceiling, Pace, Row, measure
 
 LEAST = 256 * 2**20
 CACHES = 8
 """L2 caches that a buffer is large at least."""
-WITHIN = 4
-"""Operations between two events, so that a launch does not count."""
 
 
 def run_cuda(name: str, size: int, shared: bool, tell: Tell) -> dict[str, Any]:

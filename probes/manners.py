@@ -77,7 +77,8 @@ def require_memory(size: int, what: str, root: str = "/") -> None:
         )
     if headroom is not None and size + MARGIN > headroom:
         raise Unavailable(
-            f"{what} needs {_mib(size)} of memory, and this cgroup has {_mib(max(0, headroom))} left to its limit",
+            f"{what} needs {_mib(size)} of memory and {_mib(MARGIN)} beside it, "
+            f"and this cgroup has {_mib(max(0, headroom))} left to its limit",
             "run the probe outside the service's container, or raise memory.max",
         )
 

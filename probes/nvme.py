@@ -24,6 +24,8 @@ DEPTHS = (1, 4, 16, 32)
 SHARED_SIZE, SHARED_DEPTHS = 64 * MIB, (1, 16)
 """Beside a service: a smaller file, fewer depths, and bursts with rests between them."""
 SECONDS = 30.0
+MEMORY = 128 * MIB
+"""Bytes of the process with a buffer for each block under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ def footprint(options: Options) -> Footprint:
     runs = len(_blocks(options)) * (2 * len(options.depths) + 2) + 4
     return Footprint(
         SECONDS,
-        host_bytes=64 * MIB,
+        host_bytes=MEMORY,
         disk_bytes=options.size,
         moved_bytes=options.size * (2 + runs),
         loads="the disk under that folder",
@@ -62,7 +64,7 @@ def run(options: Options, tell: Tell) -> dict[str, Any]:
     options = _fitting(options)
     kind = filesystem.file_system(folder)
     filesystem.require_room(folder, options.size)
-    manners.require_memory(2 * 64 * MIB + (options.size if kind.is_memory else 0), "the disk probe")
+    manners.require_memory(MEMORY + (options.size if kind.is_memory else 0), "the disk probe")
     with _opened(folder) as (fd, how, direct):
         plan = Plan(_blocks(options), options.depths, options.shared)
         return Session(folder, fd, options.size, direct, plan, tell).result(kind, how)

@@ -18,6 +18,8 @@ from kvdoctor.probes.timing import Pace
 
 TILE = 16 * 2**20
 """Bytes of random data that fill the buffers, again and again."""
+MOST_PASSES = 4
+"""Times that one operation goes over its buffer."""
 ABSENT = 0
 """The byte that the random data does not hold: looking for it reads every byte."""
 
@@ -82,7 +84,7 @@ class Threads:
 
     def fill_time(self, least_s: float) -> None:
         """Go over a slice so often in one operation that it takes this long, so that starting threads hardly counts."""
-        self.passes = max(1, math.ceil(least_s / max(self.read(), 1e-6)))
+        self.passes = min(MOST_PASSES, math.ceil(least_s / max(self.read(), 1e-6)))
 
     def read(self) -> float:
         """Read every piece; return the seconds of one pass, all threads together."""

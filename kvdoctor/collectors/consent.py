@@ -12,6 +12,7 @@ from kvdoctor.collectors.chosen import Chosen
 from kvdoctor.collectors.kernel_log import recent_xids
 from kvdoctor.collectors.nvml_calls import bus_id
 from kvdoctor.collectors.nvml_card import Handle
+from kvdoctor.collectors.nvml_setting import setting
 from kvdoctor.errors import Unavailable
 
 CONTEXT = 2**30
@@ -50,8 +51,7 @@ def open_nvml(load: Callable[[], Any] | None = None, nodes: tuple[str, ...] = NO
     except errors.kinds(nvml) as error:
         if errors.code(error) in (9, 12) and not any(os.path.exists(node) for node in nodes):
             return None
-        text = f"NVML cannot answer: {errors.reason(errors.code(error))}"
-        raise Unavailable(text, errors.cure(errors.code(error))) from None
+        raise errors.cannot_start(error, setting()) from None
     return nvml
 
 

@@ -35,6 +35,8 @@ def python_for(need: str, *, given: str | None, pid: int | None) -> str:
     if given is not None:
         if not os.access(given, os.X_OK):
             raise KvdoctorError(f"{given} is no program that we may run", "--python /path/to/bin/python")
+        if need == "required" and not has_torch(given):
+            raise Unavailable(f"{given} has no torch", "--python PATH of a Python that has it")
         return given
     if need == "no" or has_torch(sys.executable):
         return sys.executable

@@ -91,13 +91,21 @@ def test_why_the_targets_python_could_not_be_taken_is_said(monkeypatch):
         python_for("required", given=None, pid=7)
 
 
-def test_a_python_that_is_named_goes_before_all(tmp_path):
+def test_a_python_that_is_named_goes_before_all(tmp_path, monkeypatch):
+    monkeypatch.setattr(interpreter, "has_torch", lambda python: python != sys.executable)
     mine = tmp_path / "python"
     mine.write_text("")
     with pytest.raises(KvdoctorError, match="no program that we may run"):
         python_for("no", given=str(mine), pid=None)
     mine.chmod(0o700)
     assert python_for("required", given=str(mine), pid=None) == str(mine)
+
+
+def test_a_python_that_is_named_and_has_no_torch_is_refused_where_that_is_needed(monkeypatch):
+    monkeypatch.setattr(interpreter, "has_torch", lambda python: False)
+    assert python_for("used", given=sys.executable, pid=None) == sys.executable
+    with pytest.raises(Unavailable, match="has no torch"):
+        python_for("required", given=sys.executable, pid=None)
 
 
 def test_a_program_that_is_no_python_has_no_torch():

@@ -7,9 +7,12 @@ import os
 import re
 import signal
 import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
-from program import Program
+from program import PROGRAM, Program
 
 from kvdoctor.commands import fartier, probe
 from kvdoctor.errors import Misuse
@@ -167,3 +170,194 @@ def test_without_a_card_only_the_fetch_is_known():
 def test_without_a_tier_there_is_no_table():
     found = fartier.table([{"probe": "nvme", "refused": {}}], "Llama-3.1-8B", "H100", 1)
     assert found["refused"]["reason"] == "no tier was measured"
+
+
+# -- what kills it, and what is not there --------------------------------------------------------------------------
+
+
+def children(process):
+    """The pids of a process's children, once it has some."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end and process.poll() is None:
+        found = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        if found:
+            return [int(pid) for pid in found]
+        time.sleep(0.01)
+    return []
+
+
+def runs(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_gone(pid):
+    end = time.monotonic() + 60
+    while runs(pid) and time.monotonic() < end:
+        time.sleep(0.02)
+    return not runs(pid)
+
+
+def test_a_kill_of_the_child_is_a_line_and_leaves_no_file(program, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    running = program.start("probe", "nvme", "--path", str(disk))
+    (pid,) = children(running)
+    os.kill(pid, signal.SIGKILL)
+    ran = program.end(running)
+    assert ran.code == 1
+    assert "nvme failed: the nvme probe was killed from outside" in ran.out
+    assert list(disk.iterdir()) == []
+
+
+def test_a_kill_of_the_parent_leaves_no_process_and_no_file(program, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    running = program.start("probe", "nvme", "--path", str(disk))
+    (pid,) = children(running)
+    running.kill()
+    running.communicate()
+    assert wait_gone(pid)
+    assert list(disk.iterdir()) == []
+
+
+@pytest.fixture
+def plain(tmp_path):
+    """A Python that has no torch, wherever ours comes from."""
+    script = tmp_path / "plain-python"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -S -I "$@"\n')
+    script.chmod(0o755)
+    return str(script)
+
+
+def test_a_python_without_torch_is_named_and_memory_is_measured_without(program, plain):
+    ran = program.run("probe", "decode", "--python", plain)
+    assert ran.code == 1
+    assert f"decode refused: {plain} has no torch" in ran.out
+    ran = program.run("probe", "hbm", "--device", "cpu", "--python", plain, "--json")
+    assert ran.code == 0, ran.out
+    assert json.loads(ran.out)["measures"] == "system memory"
+
+
+def test_too_little_memory_is_a_line_and_exit_code_1(program):
+    ran = program.run("probe", "hbm", "--device", "cpu", "--size", "64TiB")
+    assert ran.code == 1
+    assert re.search(r"hbm refused: the memory probe needs .* are free\n  -> ", ran.out)
+
+
+def test_a_device_that_is_none_is_exit_code_2(program):
+    ran = program.run("probe", "hbm", "--device", "gpu0")
+    assert ran.code == 2
+    assert "--device gpu0 is no device" in ran.err
+
+
+def small_disk(folder, megabytes, options=""):
+    """A file system of a few megabytes at a folder; skipped where we may not mount one."""
+    folder.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m{options}", "tmpfs", str(folder)]
+    if subprocess.run(words, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small file system takes root's rights")
+    return folder
+
+
+@pytest.fixture
+def mounted(tmp_path):
+    """Mounts that are gone afterwards."""
+    folders = []
+
+    def make(megabytes, options=""):
+        folders.append(small_disk(tmp_path / f"disk{len(folders)}", megabytes, options))
+        return folders[-1]
+
+    yield make
+    for folder in folders:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize(
+    ("size", "used", "options", "reason"),
+    [
+        (100, 95, "", "is 95% full"),
+        (100, 10, "", "MiB free, and a probe of 256 MiB wants 2,560 MiB"),
+        (100, 0, ",ro", "is mounted read-only"),
+    ],
+    ids=["full", "too small", "read-only"],
+)
+def test_a_disk_that_is_not_fit_for_it_is_a_line_and_stays_as_it_was(
+    program, mounted, size, used, options, reason
+):
+    disk = mounted(size, options)
+    if used:
+        (disk / "theirs").write_bytes(bytes(used * 2**20))
+    ran = program.run("probe", "nvme", "--path", str(disk))
+    assert ran.code == 1
+    assert "nvme refused: " in ran.out
+    assert reason in ran.out
+    assert [p.name for p in disk.iterdir()] == (["theirs"] if used else [])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_may_not_be_written_is_a_line(program, tmp_path):
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o555)
+    ran = program.run("probe", "nvme", "--path", str(closed))
+    assert ran.code == 1
+    assert "Permission denied\n  -> --path of a folder that you may write" in ran.out
+
+
+MEMORY = Path("/sys/fs/cgroup/memory")
+
+
+@pytest.fixture
+def tight():
+    """A memory cgroup of 600 MiB beneath our own (v1); skipped where we may not make one."""
+    own = next(
+        (
+            line.split(":", 2)[2]
+            for line in Path("/proc/self/cgroup").read_text().splitlines()
+            if ":memory:" in line
+        ),
+        None,
+    )
+    if own is None or not os.access(f"{MEMORY}{own}", os.W_OK):
+        pytest.skip("making a memory cgroup takes its v1 hierarchy and root's rights")
+    folder = Path(f"{MEMORY}{own}") / f"kvdoctor-test-{os.getpid()}"
+    folder.mkdir()
+    (folder / "memory.limit_in_bytes").write_text(str(600 * 2**20))
+    yield folder
+    end = time.monotonic() + 30
+    while (folder / "cgroup.procs").read_text() and time.monotonic() < end:
+        time.sleep(0.02)
+    folder.rmdir()
+
+
+def test_a_cgroup_without_headroom_is_a_line(program, tight):
+    code = (
+        "import os, sys; open(sys.argv[1], 'w').write(str(os.getpid())); os.execv(sys.argv[2], sys.argv[2:])"
+    )
+    words = [
+        sys.executable,
+        "-c",
+        code,
+        str(tight / "cgroup.procs"),
+        *PROGRAM,
+        "probe",
+        "hbm",
+        "--device",
+        "cpu",
+    ]
+    ran = subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        env=program.environment,
+        cwd=program.folder,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 1
+    assert re.search(
+        r"hbm refused: .* this cgroup has 5\d\d MiB left to its limit\n  -> run the probe", ran.stdout
+    )
