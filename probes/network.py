@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvdoctor.errors import KvdoctorError, Unavailable
-from kvdoctor.probes import child, stream
+from kvdoctor.probes import child, store, stream
 from kvdoctor.probes.child import Tell
 from kvdoctor.probes.footprint import Footprint
 from kvdoctor.probes.serve import is_loopback
@@ -56,9 +56,10 @@ class Options:
 def footprint(options: Options) -> Footprint:
     """Say what it takes at most."""
     transfers = 2 * (len(options.messages) + 1) * REPEATS
+    client = store.buffer_bytes(options.blocks) if options.mooncake else 0
     return Footprint(
         transfers * (options.seconds + 0.5) + len(PINGS) * PING_S + 5.0,
-        host_bytes=(options.streams + 2) * 2 * max(options.messages),
+        host_bytes=(options.streams + 2) * 2 * max(options.messages) + client,
         loads="the link to the peer and a processor at each end",
     )
 
@@ -158,7 +159,7 @@ class _Client:
 
     def _other_transports(self, local: bool) -> tuple[list[Row], list[dict[str, str]]]:
         """Measure through torch's gloo and a Mooncake store where they are there; else say why not."""
-        from kvdoctor.probes import gloo, store
+        from kvdoctor.probes import gloo
 
         others: tuple[tuple[str, Callable[[], list[Row]]], ...] = (
             ("gloo", lambda: gloo.rows(local)),

@@ -13,7 +13,13 @@ from kvdoctor.probes.timing import Row
 MIB = 2**20
 SIZES = (MIB, 4 * MIB)
 OBJECTS = 12
-SEGMENT = 256 * MIB
+BUFFER = 64 * MIB
+"""Memory that the client copies through; no segment is brought along, since others would put their blocks into it."""
+
+
+def buffer_bytes(sizes: tuple[int, ...]) -> int:
+    """Return what a client needs for objects of these sizes."""
+    return max(BUFFER, 4 * max(sizes or SIZES))
 
 
 def rows(master: str, sizes: tuple[int, ...]) -> list[Row]:
@@ -24,44 +30,55 @@ def rows(master: str, sizes: tuple[int, ...]) -> list[Row]:
 
     address, _, metadata = master.partition(",")
     try:
-        store = MooncakeStore(Mooncake(address, metadata, segment_bytes=SEGMENT, buffer_bytes=SEGMENT))
+        where = Mooncake(address, metadata, segment_bytes=0, buffer_bytes=buffer_bytes(sizes))
+        store = MooncakeStore(where)
     except KvdoctorError as error:
         raise Unavailable(error.message, error.hint) from error
     found = []
     try:
         for size in sizes or SIZES:
-            found += _objects(store.write, store.read, store.drop, size)
+            found += _objects(store.write, store.read, store.discard, size)
     finally:
         store.close()
     return found
 
 
 def _objects(
-    write: Callable[[bytes, memoryview], None],
+    write: Callable[[bytes, memoryview], bool],
     read: Callable[[bytes, memoryview], bool],
     drop: Callable[[bytes], None],
     size: int,
 ) -> list[Row]:
     """Put some objects of one size, get each of them, compare, and remove them."""
-    keys = [b"kvdoctor-probe" + os.urandom(16) for _ in range(OBJECTS)]
     data, into = os.urandom(size), memoryview(bytearray(size))
+    kept: list[bytes] = []
     puts, gets = [], []
     try:
-        for key in keys:
+        for _ in range(OBJECTS):
+            key = b"kvdoctor-probe" + os.urandom(16)
             begin = time.perf_counter()
-            write(key, memoryview(data))
+            if not write(key, memoryview(data)):
+                raise _no_room()
             puts.append(time.perf_counter() - begin)
-        for key in keys:
+            kept.append(key)
+        for key in kept:
             begin = time.perf_counter()
             if not read(key, into):
-                raise KvdoctorError("the store lost an object at once", "its segment may be too small")
+                raise _no_room()
             gets.append(time.perf_counter() - begin)
             if into != data:
                 raise KvdoctorError("an object came back changed", "see the store's log")
     finally:
-        for key in keys:
+        for key in kept:
             drop(key)
     return [_row("put", size, puts), _row("get", size, gets)]
+
+
+def _no_room() -> Unavailable:
+    return Unavailable(
+        "the store has no room for the probe's objects",
+        "it needs a client that brings a segment, or a smaller --block",
+    )
 
 
 def _row(op: str, size: int, seconds: list[float]) -> Row:

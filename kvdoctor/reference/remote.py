@@ -46,11 +46,12 @@ class RemoteStore:
             ) from error
         self._link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def write(self, key: Key, data: memoryview) -> None:
+    def write(self, key: Key, data: memoryview) -> bool:
         """Send a block and wait until the peer has it."""
         self._link.sendall(HEADER.pack(PUT, len(key), len(data)) + key)
         self._link.sendall(data)
         receive(self._link, HEADER.size)
+        return True
 
     def read(self, key: Key, into: memoryview) -> bool:
         """Ask for a block."""

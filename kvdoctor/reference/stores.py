@@ -18,8 +18,8 @@ class Store(Protocol):
 
     name: str
 
-    def write(self, key: Key, data: memoryview) -> None:
-        """Keep a copy of `data`."""
+    def write(self, key: Key, data: memoryview) -> bool:
+        """Keep a copy of `data`; False where there is no room, which only a store shared with others may say."""
 
     def read(self, key: Key, into: memoryview) -> bool:
         """Fill `into`; False where the key is not there."""
@@ -38,9 +38,10 @@ class HostStore:
         self.name = "host"
         self._kept: dict[Key, bytearray] = {}
 
-    def write(self, key: Key, data: memoryview) -> None:
+    def write(self, key: Key, data: memoryview) -> bool:
         """Copy into memory."""
         self._kept[key] = bytearray(data)
+        return True
 
     def read(self, key: Key, into: memoryview) -> bool:
         """Copy out of memory."""
@@ -73,7 +74,7 @@ class FileStore:
         self._slots: dict[Key, int] = {}
         self._empty: list[int] = []
 
-    def write(self, key: Key, data: memoryview) -> None:
+    def write(self, key: Key, data: memoryview) -> bool:
         """Write a slot."""
         slot = self._slots.get(key)
         if slot is None:
@@ -81,6 +82,7 @@ class FileStore:
         self._buffer[: self._block_bytes] = data.tobytes()
         os.pwritev(self._file, [self._buffer], slot * self.slot_bytes)
         self._slots[key] = slot
+        return True
 
     def read(self, key: Key, into: memoryview) -> bool:
         """Read a slot."""

@@ -48,10 +48,12 @@ class Tier:
         return next((key for key in self.kept if key not in self.pins), None)
 
     def write(self, key: Key, data: memoryview) -> None:
-        """Store one block and count it."""
+        """Store one block and count it; a store without room drops it."""
         self.throttle(len(data), stored=True)
         started = time.perf_counter()
-        self.store.write(key, data)
+        if not self.store.write(key, data):
+            self.traffic.dropped_blocks += 1
+            return
         self.kept[key] = None
         self.traffic.stored_bytes += len(data)
         self.traffic.stored_pieces += 1
@@ -60,7 +62,11 @@ class Tier:
     def read(self, key: Key, into: memoryview) -> bool:
         """Load one block and count it; False where it is gone."""
         started = time.perf_counter()
-        if key not in self.kept or not self.store.read(key, into):
+        if key not in self.kept:
+            return False
+        if not self.store.read(key, into):
+            # A store shared with others may have evicted it by itself.
+            del self.kept[key]
             return False
         self.kept.move_to_end(key)
         self.traffic.loaded_bytes += len(into)
@@ -174,9 +180,12 @@ class Tiers:
             return
         moved = memoryview(bytearray(size))
         # Not `tier.read`: what only passes on to the next tier is no load.
-        if tier.store.read(key, moved):
-            tier.drop(key)
+        is_there = tier.store.read(key, moved)
+        tier.drop(key)
+        if is_there:
             self._store_at(level + 1, key, moved)
+        else:
+            tier.traffic.dropped_blocks += 1
 
     def _unpin(self, hashes: Sequence[Key]) -> None:
         """Drop one pin on each."""

@@ -160,6 +160,7 @@ class FakeStore:
 
     def write(self, key, data):
         self.kept[key] = bytes(data)
+        return True
 
     def read(self, key, into):
         into[:] = self.kept[key]

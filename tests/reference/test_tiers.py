@@ -190,3 +190,46 @@ def test_the_wait_of_a_limited_tier_counts_as_its_time():
 def test_tiers_without_room_are_refused():
     with pytest.raises(KvdoctorError):
         Tiers([])
+
+
+class Shared(HostStore):
+    """A store that others use too: it may be full, and it may lose blocks by itself."""
+
+    is_full = False
+
+    def write(self, key: bytes, data: memoryview) -> bool:
+        return not self.is_full and super().write(key, data)
+
+
+def test_a_store_without_room_drops_the_block_and_promises_nothing():
+    store = Shared()
+    tiers = Tiers([Tier(store, blocks=4)])
+    store.is_full = True
+    tiers.store(b"\0", block(0))
+    traffic = tiers.levels[0].traffic
+    assert (tiers.promise([b"\0"]), traffic.stored_pieces, traffic.dropped_blocks) == (0, 0, 1)
+    store.is_full = False
+    tiers.store(b"\0", block(0))
+    assert loaded(tiers, b"\0") == [b"\0"]
+
+
+def test_what_a_store_lost_by_itself_is_promised_once_and_stored_again():
+    store = Shared()
+    tiers = Tiers([Tier(store, blocks=4)])
+    tiers.store(b"\0", block(0))
+    store.drop(b"\0")
+    assert tiers.promise([b"\0"]) == 1
+    assert loaded(tiers, b"\0") == []
+    assert tiers.promise([b"\0"]) == 0
+    tiers.store(b"\0", block(0))
+    assert loaded(tiers, b"\0") == [b"\0"]
+
+
+def test_what_a_near_store_lost_does_not_move_down():
+    store = Shared()
+    tiers = Tiers([Tier(store, blocks=1), Tier(HostStore(), blocks=4)])
+    tiers.store(b"\0", block(0))
+    store.drop(b"\0")
+    tiers.store(b"\1", block(1))
+    assert [tiers.holds(key) for key in (b"\0", b"\1")] == [None, tiers.levels[0]]
+    assert tiers.levels[0].traffic.dropped_blocks == 1
