@@ -12,9 +12,9 @@ from operator import ne
 from kvdoctor.model import Gap
 from kvdoctor.recording import Column, Labels
 from kvdoctor.secrets import clean
-from kvdoctor.textline import declared, family_type, sample_value, series_of
+from kvdoctor.textline import Head, Heads, declared, family_type, sample_value
 
-# Far above any engine (a vLLM of eight ranks answers some 5,000 lines, 1 MB); a guard, not a measure.
+# Far above any engine (a vLLM of eight ranks answers some 5,000 lines, 1 MB).
 MAX_TEXT = 64 * 2**20
 MAX_LINES = 200_000
 MAX_SERIES = 200_000
@@ -77,11 +77,12 @@ class Parser:
     """Reads the texts of one source, in order; appends a column to `columns` for each new series.
 
     A line is understood once. From the second text on, only lines that differ from the line at the same
-    place of the text before are looked at, and of those only the value is read.
+    place of the text before are looked at, and of those only the value is read. Parsers may share `heads`.
     """
 
-    def __init__(self, columns: list[Column]) -> None:
+    def __init__(self, columns: list[Column], heads: Heads | None = None) -> None:
         self.columns = columns
+        self._heads = Heads() if heads is None else heads
         self._known: dict[bytes, int] = {}
         self._series: dict[tuple[str, Labels], int] = {}
         self._types: dict[str, str] = {}
@@ -111,8 +112,12 @@ class Parser:
     @property
     def bad(self) -> int:
         """Lines so far that could not be read."""
-        trouble = self._troubles.get("bad")
-        return trouble.lines if trouble else 0
+        return self._troubles["bad"].lines if "bad" in self._troubles else 0
+
+    @property
+    def kinds(self) -> int:
+        """Kinds of trouble so far: while it stays, so do the kinds of gaps."""
+        return len(self._troubles)
 
     def gaps(self, source: str) -> tuple[Gap, ...]:
         """Return what was wrong with the texts so far, one gap a kind."""
@@ -194,24 +199,24 @@ class Parser:
     def _new_line(self, line: bytes, trouble: Counter[str]) -> tuple[int, int, float]:
         if len(line) > MAX_LINE:
             raise ValueError("too long to be a sample")
-        key, size, name, labels = series_of(line)
-        value = sample_value(line[size:])
-        number = self._series.get((name, tuple(sorted(labels))))
+        head = self._heads.of(line)
+        value = sample_value(line[head.size :])
+        number = self._series.get(head.series)
         if number is None:
             if len(self.columns) >= MAX_SERIES:
                 trouble["many"] += 1
                 return -1, 0, 0.0
-            number = self._add(name, labels)
-        if "\ufffd" in name or any("\ufffd" in value for _, value in labels):
+            number = self._add(head)
+        if head.damaged:
             self._note("bytes", 1)
         if len(self._known) < 2 * MAX_SERIES:
-            self._known[key] = number
-        return number, size, value
+            self._known[head.key] = number
+        return number, head.size, value
 
-    def _add(self, name: str, labels: Labels) -> int:
+    def _add(self, head: Head) -> int:
         number = len(self.columns)
-        self.columns.append(Column(name, labels, family_type(name, self._types)))
-        self._series[name, tuple(sorted(labels))] = number
+        self.columns.append(Column(head.name, head.labels, family_type(head.name, self._types)))
+        self._series[head.series] = number
         self._last.append(None)
         return number
 

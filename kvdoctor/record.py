@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Protocol
 
 from kvdoctor.clock import Clock
+from kvdoctor.crew import attend, shares
 from kvdoctor.errors import KvdoctorError, Refused, Unavailable
 from kvdoctor.model import Gap
 from kvdoctor.recording import Recording
@@ -127,11 +128,11 @@ def _check(seconds: float, interval_s: float) -> None:
 
 
 def _watch(places: Sequence[Place], plan: _Plan, session: Session) -> None:
-    """Attend to every place in a thread of its own, until the last tick or a stop."""
+    """Attend to every place, in a thread of its own while they are few, until the last tick or a stop."""
     visits: queue.Queue[_Visit] = queue.Queue(maxsize=2 * len(places))
+    turns = [_Turn(number, place, plan, visits) for number, place in enumerate(places)]
     threads = [
-        threading.Thread(target=_attend, args=(number, place, plan, visits), daemon=True)
-        for number, place in enumerate(places)
+        threading.Thread(target=attend, args=(share, plan.wait), daemon=True) for share in shares(turns)
     ]
     with _signals() as signals:
         for thread in threads:
@@ -174,18 +175,26 @@ def _collect(
             session.failure(visit.number, visit.at, visit.failure)
 
 
-def _attend(number: int, place: Place, plan: _Plan, visits: queue.Queue[_Visit]) -> None:
-    """Visit one place at its ticks. One that refuses us before it ever answered is not asked again."""
-    tick, answered = 0, False
-    while plan.wait(tick):
-        visit = _visit(number, place, plan)
-        visits.put(visit)
-        if visit.page is not None and not answered:
-            answered = True
-            visits.put(_Visit(number, visit.at, 0.0, documents=place.documents()))
-        if tick == plan.last or (isinstance(visit.failure, Refused) and not answered):
-            return
-        tick = plan.after(tick, visit.took - visit.waited if visit.page is not None else 0.0)
+class _Turn:
+    """Visits one place at its ticks. One that refuses us before it ever answered is not asked again."""
+
+    def __init__(self, number: int, place: Place, plan: _Plan, visits: queue.Queue[_Visit]) -> None:
+        self.tick = 0
+        self._number, self._place, self._plan, self._visits = number, place, plan, visits
+        self._answered = False
+
+    def take(self) -> bool:
+        """Visit the place now; say whether there is another tick for it."""
+        plan, place = self._plan, self._place
+        visit = _visit(self._number, place, plan)
+        self._visits.put(visit)
+        if visit.page is not None and not self._answered:
+            self._answered = True
+            self._visits.put(_Visit(self._number, visit.at, 0.0, documents=place.documents()))
+        if self.tick == plan.last or (isinstance(visit.failure, Refused) and not self._answered):
+            return False
+        self.tick = plan.after(self.tick, visit.took - visit.waited if visit.page is not None else 0.0)
+        return True
 
 
 def _visit(number: int, place: Place, plan: _Plan) -> _Visit:

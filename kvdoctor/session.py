@@ -15,6 +15,7 @@ from kvdoctor.frames import VERSION
 from kvdoctor.model import Cost, Gap
 from kvdoctor.recording import Recording, Source, add_reading
 from kvdoctor.store import Writer
+from kvdoctor.textline import Heads
 
 Seen = Callable[[Recording, Source], None]
 
@@ -80,11 +81,14 @@ class Session:
         sources = [Source(p.name, p.kind, wall, p.role) for p in places]
         self.recording = Recording(VERSION, __version__, wall, sources, facts=dict(facts))
         self._places, self._writer, self._on_scrape, self._interval = places, writer, on_scrape, interval_s
-        self._parsers = [Parser(source.columns) for source in sources]
+        heads = Heads()
+        self._parsers = [Parser(source.columns, heads) for source in sources]
         self._attempts = [0] * len(sources)
         self._failures: list[dict[str, _Failures]] = [{} for _ in sources]
         self._slowest = [0.0] * len(sources)
-        self._late = 0.0
+        self._late = self._span = 0.0
+        self._told = [(0, 0, False)] * len(sources)
+        self._said_starved = False
         self._known = tuple(gaps)
         self._stopped: list[Gap] = []
         self._cpu = _cpu_seconds()
@@ -108,7 +112,8 @@ class Session:
         add_reading(source, at=at, took=took, size=len(page.text), ids=change.ids, values=change.values)
         if self._writer is not None:
             self._writer.reading(number, source, (change.ids, change.values))
-        self._save_gaps()
+        self._span = max(self._span, at + took)
+        self._look(number)
         if self._on_scrape is not None:
             self._on_scrape(self.recording, source)
 
@@ -118,7 +123,7 @@ class Session:
         known = self._failures[number].setdefault(failure.reason, _Failures(failure.cure, at))
         known.last = at
         known.count += 1
-        self._save_gaps()
+        self._look(number)
 
     def documents(self, number: int, documents: Mapping[str, str]) -> None:
         """Take in the small documents of a source."""
@@ -155,6 +160,15 @@ class Session:
             recording.gaps = self._gaps()
         return recording
 
+    def _look(self, number: int) -> None:
+        """Save the gaps where a source has one of a new kind, or we ourselves: only then are all gone through."""
+        slow = self._slowest[number] > SHARE * self._interval
+        told = (len(self._failures[number]), self._parsers[number].kinds, slow)
+        starved = bool(self._starved())
+        if told != self._told[number] or starved != self._said_starved:
+            self._told[number], self._said_starved = told, starved
+            self._save_gaps()
+
     def _save_gaps(self) -> None:
         """Save the gaps when one of a new kind came up; counts are brought up to date at the end."""
         gaps = self._gaps()
@@ -178,10 +192,7 @@ class Session:
 
     def _starved(self) -> list[Gap]:
         """The gap that names ourselves, where readings were late because we got no CPU."""
-        span = max(
-            (source.at[-1] + source.took[-1] for source in self.recording.sources if source.at), default=0.0
-        )
-        if self._late <= max(STARVED * span, self._interval):
+        if self._late <= max(STARVED * self._span, self._interval):
             return []
         reason = (
             f"it got no CPU itself for {self._late:.1f} s: readings are few and late, which is not the engine"

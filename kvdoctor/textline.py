@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from kvdoctor.recording import Labels
 
@@ -24,6 +25,46 @@ _SUFFIXES = {
     "summary": ("_sum", "_count"),
     "info": ("_info",),
 }
+
+
+MAX_HEADS = 200_000
+"""Lines that are remembered: as many as one source may have series."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What stands before the value of a line."""
+
+    key: bytes
+    size: int
+    """Where the value begins."""
+    name: str
+    labels: Labels
+    series: tuple[str, Labels]
+    """Name and sorted labels: equal for one series, however its line is written."""
+    damaged: bool
+    """True when its bytes were not UTF-8."""
+
+
+class Heads:
+    """Takes lines apart and remembers them: like sources have the same names and labels, which are kept once."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Head] = {}
+
+    def of(self, line: bytes) -> Head:
+        """Return what stands before the value; ValueError when the line is no sample."""
+        before = line.rpartition(b" ")[0]
+        known = self._known.get(before)
+        if known is not None:
+            return known
+        key, size, name, labels = series_of(line)
+        damaged = "\ufffd" in name or any("\ufffd" in value for _, value in labels)
+        head = Head(key, size, name, labels, (name, tuple(sorted(labels))), damaged)
+        # With a timestamp behind the value, what stands before the last blank is not the series alone.
+        if key == before and len(self._known) < MAX_HEADS:
+            self._known[key] = head
+        return head
 
 
 def series_of(line: bytes) -> tuple[bytes, int, str, Labels]:

@@ -47,11 +47,13 @@ class Program:
     def start(self, *words: str, largest: int | None = None, **options: object) -> subprocess.Popen[bytes]:
         """Start it and return at once. No file of it grows past `largest` bytes, as on a full disk."""
         command = PROGRAM if largest is None else (sys.executable, "-c", SMALL_DISK, str(largest), *PROGRAM)
+        # Python itself would keep cut byte code of a module that it compiles then, and stumble over it ever after.
+        cache = {} if largest is None else {"PYTHONDONTWRITEBYTECODE": "1"}
         settings: dict[str, object] = {
             "stdin": subprocess.DEVNULL,
             "stdout": subprocess.PIPE,
             "stderr": subprocess.PIPE,
-            "env": self.environment,
+            "env": {**self.environment, **cache},
             "cwd": self.folder,
         }
         return subprocess.Popen([*command, *words], **{**settings, **options})  # type: ignore[call-overload,no-any-return]

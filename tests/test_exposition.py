@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kvdoctor import exposition
 from kvdoctor.exposition import Parser
+from kvdoctor.textline import Heads
 
 SHARED = Path(os.environ.get("KVDOCTOR_SHARED") or Path(__file__).resolve().parents[1] / ".." / "shared")
 CAPTURES = sorted(SHARED.glob("captures/*.prom"))
@@ -273,3 +274,22 @@ def test_a_text_over_the_size_limit_is_read_up_to_it(monkeypatch: pytest.MonkeyP
     parser = Parser([])
     assert parser.read(b"a 1\nb 2\nc 3\n").samples == 1
     assert "the rest was left out" in parser.gaps("s")[0].reason
+
+
+def test_parsers_that_share_heads_read_alike_and_keep_a_name_once():
+    heads, lists = Heads(), [[], [], []]
+    text = b'a{x="1",y="2"} 1\na{y="2",x="3"} 2 1700000000\nb 3\n"no\n'
+    changes = [Parser(columns, heads).read(text) for columns in lists[:2]]
+    changes.append(Parser(lists[2]).read(text))
+    assert changes[0] == changes[1] == changes[2]
+    told = [[(c.name, c.labels) for c in columns] for columns in lists]
+    assert told[0] == told[1] == told[2]
+    assert lists[0][0].labels is lists[1][0].labels
+
+
+def test_bytes_that_are_no_text_are_told_of_each_source():
+    heads = Heads()
+    for _ in range(2):
+        parser = Parser([], heads)
+        parser.read(b'a{x="\xff"} 1\n')
+        assert "not UTF-8" in parser.gaps("s")[0].reason

@@ -42,8 +42,9 @@ MAY_IMPORT: dict[str, str] = {
     # observe: from a machine to a recording
     "address": "secrets",
     "collectors": "address model record secrets target wire",
-    "record": "clock model recording session store",
-    "session": "exposition frames model recording store",
+    "crew": "",
+    "record": "clock crew model recording session store",
+    "session": "exposition frames model recording store textline",
     "target": "model roofline secrets service",
     "wire": "address wire_failure",
     "wire_failure": "address",

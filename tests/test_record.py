@@ -17,6 +17,7 @@ from fakes import FakeClock, FakePage, FakePlace
 from kvdoctor import record as record_module
 from kvdoctor.clock import SystemClock
 from kvdoctor.collectors.prometheus import Endpoint
+from kvdoctor.crew import WORKERS
 from kvdoctor.errors import KvdoctorError, Refused, Unavailable
 from kvdoctor.record import record
 from kvdoctor.recording import Recording
@@ -285,3 +286,10 @@ def test_importing_the_loop_is_cheap() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, timeout=60)
     assert done.stderr == b""
+
+
+def test_more_places_than_threads_are_all_read_at_the_first_and_the_last_tick() -> None:
+    places = [FakePlace([A, B], name=str(n), documents={"version": "1"}) for n in range(WORKERS + 40)]
+    recording = record(places, seconds=0.2, interval_s=0.2, clock=SystemClock())
+    assert {len(source.at) for source in recording.sources} == {2}
+    assert all(source.texts == {"version": "1"} for source in recording.sources)

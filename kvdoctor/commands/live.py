@@ -26,6 +26,10 @@ HEADER_SECONDS = 1.9
 """Age of the recording at which the header is shown: two intervals of a second, and under three seconds."""
 
 
+MOST_SHOWN = 16
+"""Endpoints up to which there is a header: judging many would keep their readings waiting."""
+
+
 @dataclass(slots=True)
 class Progress:
     """Shows the header once, then one line that is written over, all on standard error of a terminal."""
@@ -39,8 +43,9 @@ class Progress:
         self.seen.add(source.name)
         if not self.shown and (source.at[-1] >= HEADER_SECONDS or source.at[-1] >= self.seconds):
             self.shown = True
-            self.end()
-            self._header(recording)
+            if len(recording.sources) <= MOST_SHOWN:
+                self.end()
+                self._header(recording)
         if sys.stderr.isatty():
             done = min(self.seconds, source.at[-1])
             sys.stderr.write(f"\r  reading: {done:.0f} of {self.seconds:g} s ")

@@ -191,7 +191,7 @@ MISUSES: dict[str, str] = {
     "diagnose --url U --interval inf": "--interval must be above 0",
     "diagnose --url": "requires an argument",
     "record --url U --seconds 0": "--seconds must be above 0",
-    "record": "Missing option",
+    "record": "give --url URL, or --urls FILE",
     "report": "Missing argument",
     "diff F": "Missing argument",
     "nonsense": "No such command",
