@@ -51,7 +51,7 @@ def gpm_pcie(seen: Seen) -> Seen:
 
 
 def hbm_sizes(seen: Seen) -> Seen:
-    large = seen["8192"]
+    large = seen.get("8192", {})
     reads = large.get("achieved_bytes_per_s")
     ceiling = large.get("conditions", {}).get("ceiling_bytes_per_s")
     share = reads / ceiling if reads and ceiling else None
@@ -59,7 +59,7 @@ def hbm_sizes(seen: Seen) -> Seen:
         share is not None and 0.8 <= share <= 0.97,
         read=reads,
         share_of_clock=share,
-        small=seen["64"].get("error"),
+        small=seen.get("64", {}).get("error"),
     )
 
 
@@ -81,7 +81,7 @@ def decode(seen: Seen) -> Seen:
 
 def manners(seen: Seen) -> Seen:
     if not seen.get("during"):
-        return verdict(False, probe=seen.get("probe"))
+        return verdict(False, probe=seen.get("probe"), error=seen.get("error"))
     ratio = statistics.mean(seen["during"]) / statistics.mean(seen["before"])
     return verdict(
         ratio > 0.9 and "rows" in seen["probe"], victims_rate_while_probed=ratio, worst=min(seen["during"])

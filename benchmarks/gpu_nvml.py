@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pynvml
+
+from kvdoctor.collectors.chosen import choose
 
 CALLS = [
     "Name",
@@ -44,9 +47,9 @@ VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 
 
 def card() -> Any:
-    """Initialise NVML and return the first card's handle."""
+    """Initialise NVML and return the handle of the card that CUDA has first, joined by UUID."""
     pynvml.nvmlInit()
-    return pynvml.nvmlDeviceGetHandleByIndex(0)
+    return choose(pynvml, None, service=None, environment=os.environ).handle.card
 
 
 def asked(call: Callable[..., Any], *arguments: Any) -> dict[str, Any]:

@@ -46,10 +46,10 @@ class Step:
     judge: Callable[[Seen], Seen]
 
 
-def probed(name: str, **options: Any) -> Seen:
+def probed(name: str, limit_s: float = 80.0, **options: Any) -> Seen:
     """Run a probe in its child; its refusal or failure as data."""
     try:
-        return run_child(name, options, limit_s=120.0)
+        return run_child(name, options, limit_s=limit_s)
     except (Unavailable, KvdoctorError) as error:
         return {"error": str(error)}
 
@@ -127,7 +127,10 @@ def gpm_pcie() -> Seen:
 
 def hbm_sizes() -> Seen:
     """The HBM probe from sizes that the L2 holds to sizes that it does not."""
-    return {str(size): probed("hbm", size=size * MIB, device="cuda") for size in (64, 256, 1024, 8192)}
+    return {
+        str(size): probed("hbm", limit_s=25.0, size=size * MIB, device="cuda")
+        for size in (8192, 64, 256, 1024)
+    }
 
 
 def link() -> Seen:
@@ -147,16 +150,17 @@ def manners() -> Seen:
     if victim.stdout is None:
         return {"error": "no pipe"}
     try:
-        victim.stdout.readline()
+        if victim.stdout.readline().strip() != "ready":
+            return {"error": "the process to be probed beside did not start"}
         before = [float(victim.stdout.readline()) for _ in range(12)]
         argv = [sys.executable, "-m", "kvdoctor.cli", "probe", "hbm", "--pid", str(victim.pid), "--json"]
         with tempfile.TemporaryFile("w+") as answer:
-            probe = subprocess.Popen(argv, stdout=answer, stderr=subprocess.DEVNULL)
+            probe = subprocess.Popen(argv, stdout=answer)
             during = []
             while probe.poll() is None:
                 during.append(float(victim.stdout.readline()))
             answer.seek(0)
-            return {"before": before, "during": during, "probe": json.loads(answer.read() or "{}")}
+            return {"before": before, "during": during, "probe": json.loads(answer.readline() or "{}")}
     finally:
         victim.kill()
         victim.wait()
@@ -191,7 +195,7 @@ STEPS: dict[int, Step] = {
     ),
     3: Step("GPM while reading", "DRAM 75 to 97%, SM above 80%, tensor 0", 40, gpm_reads, judges.gpm_reads),
     4: Step("GPM's PCIe rates", "within 10% of the copies, RX for H2D", 40, gpm_pcie, judges.gpm_pcie),
-    6: Step("HBM probe by size", "80 to 97% of the clock's rate at 8 GiB", 60, hbm_sizes, judges.hbm_sizes),
+    6: Step("HBM probe by size", "80 to 97% of the clock's rate at 8 GiB", 80, hbm_sizes, judges.hbm_sizes),
     7: Step("PCIe probe, small blocks too", "three quarters of the link and more", 90, link, judges.link),
     9: Step("decode kernels and engine", "a result", 90, decode, judges.decode),
     11: Step("the service while it is probed", "loses less than 10%", 60, manners, judges.manners),

@@ -33,10 +33,11 @@ def missing(nodes: tuple[str, ...] = DRIVER_NODES) -> Unavailable | None:
 
 
 def device_of(name: str) -> Any:
-    """Return the torch device of `auto`, `cuda` or `cuda:N`."""
+    """Return the torch device of `auto`, `cuda` or `cuda:N`, always with its number: some calls take no other."""
     import torch
 
-    return torch.device("cuda" if name == "auto" else name)
+    index = name.partition(":")[2]
+    return torch.device("cuda", int(index) if index else torch.cuda.current_device())
 
 
 def require_memory(device: Any, size: int) -> None:
@@ -49,7 +50,8 @@ def require_memory(device: Any, size: int) -> None:
             f"the probe needs {(size + MARGIN) / 2**20:,.0f} MiB of the GPU, and {free / 2**20:,.0f} are free",
             "the service holds the rest: probe before it starts, or less with --size",
         )
-    torch.cuda.set_per_process_memory_fraction(min(1.0, (size + MARGIN) / total), device)
+    index = torch.cuda.current_device() if device.index is None else device.index
+    torch.cuda.set_per_process_memory_fraction(min(1.0, (size + MARGIN) / total), index)
 
 
 def memory_ceiling(device: Any) -> Ceiling:

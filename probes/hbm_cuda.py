@@ -11,6 +11,8 @@ from kvdoctor.probes.hbm import WITHIN
 from kvdoctor.probes.timing import Ceiling, Pace, Row, measure
 
 LEAST = 256 * 2**20
+COMPARED = 2**24
+"""Elements that are compared at once: the card makes a byte of each, for which there must be room."""
 CACHES = 8
 """L2 caches that a buffer is large at least."""
 
@@ -71,6 +73,14 @@ def _rows(source: Any, target: Any, ceiling: Ceiling, pace: Pace, tell: Tell) ->
                 conditions={"traffic_per_payload": traffic, "by": f"torch {op}"},
             )
         )
-        if op == "copy" and not torch.equal(source, target):
+        if op == "copy" and not _same(source, target):
             raise KvdoctorError("a copy within HBM arrived changed", "look at the card's ECC counters")
     return rows
+
+
+def _same(source: Any, target: Any) -> bool:
+    """Say whether two buffers hold the same."""
+    import torch
+
+    starts = range(0, source.numel(), COMPARED)
+    return all(torch.equal(source[at : at + COMPARED], target[at : at + COMPARED]) for at in starts)
