@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from unittest.mock import patch
 
+import yaml
+
 from benchmarks.fuzz_process import command_line
 from benchmarks.fuzz_report import answer, plain
 from kvdoctor import frames
@@ -32,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CUT = b"\n\0\n"
 """Stands between two answers or two pages in one input."""
 LIMIT = 2**20
-MOST = 64 * 2**10
+MOST = 12 * 2**10
 """Bytes of a real text that is started from: longer ones are cut, they only take longer."""
 
 
@@ -166,6 +168,7 @@ _FILES: Mapping[str, tuple[str, ...]] = {
     "exposition": ("*.prom", "*.prom.gz"),
     "recording": ("*.kvrec",),
     "log": ("*.log",),
+    "rows": ("*.yaml",),
     "config": ("presets/*.json", "model-configs/*.json"),
 }
 """Which files of a folder a reader can start from."""
@@ -178,8 +181,17 @@ def corpus(reader: str, folders: list[Path]) -> Iterator[bytes]:
     for folder in folders:
         for pattern in _FILES.get(reader, ()):
             for path in sorted(folder.rglob(pattern)):
-                data = path.read_bytes()
-                yield (gzip.decompress(data) if path.suffix == ".gz" else data)[:MOST]
+                yield _start(path)
+
+
+def _start(path: Path) -> bytes:
+    """Return the beginning of a real text; of a case's YAML its rows as JSON."""
+    data = path.read_bytes()
+    if path.suffix == ".yaml":
+        found = yaml.safe_load(data)
+        return json.dumps(found.get("evidence") if isinstance(found, dict) else None, default=str).encode()
+    whole = path.suffix in (".json", ".kvrec") and len(data) < 4 * MOST
+    return data if whole else (gzip.decompress(data) if path.suffix == ".gz" else data)[:MOST]
 
 
 _PAGE = b'vllm:num_requests_running{engine="0"} 1\nvllm:generation_tokens_total{engine="0"} %d\n'

@@ -193,7 +193,7 @@ def _known(entry: object, keys: tuple[str, ...]) -> dict[str, str | int]:
     for key in keys:
         value = entry.get(key)
         if isinstance(value, str):
-            kept[key] = mask_url(value[:MAX_TEXT])
+            kept[key] = mask_url(clean(value[:MAX_TEXT]).encode("utf-8", "replace").decode("utf-8"))
         elif isinstance(value, int) and not isinstance(value, bool):
             kept[key] = value
     return kept

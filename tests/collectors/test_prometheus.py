@@ -10,7 +10,7 @@ from pathlib import Path
 
 import badserver
 import pytest
-from badserver import PAGE, serving, status
+from badserver import PAGE, page, serving, status
 
 from kvdoctor import wire
 from kvdoctor.collectors import prometheus
@@ -259,4 +259,12 @@ def test_documents_that_are_not_to_be_had_are_left_out(behaviour: badserver.Beha
     with serving(behaviour) as server:
         endpoint = Endpoint(server.url)
         assert endpoint.documents() == {}
+        endpoint.close()
+
+
+def test_what_a_server_says_of_itself_is_kept_without_escape_sequences() -> None:
+    said = page(b'{"version":"\\u001b]0;title\\u00071.0\\ud800"}')
+    with serving(said) as server:
+        endpoint = Endpoint(server.url)
+        assert endpoint.documents() == {"version": "1.0?"}
         endpoint.close()
