@@ -4,8 +4,8 @@
 
 First every KV dtype of the kernels is held against float64 over shuffled pages. Then (batch 1, 32) x (4k, 32k), bf16
 weights and KV, as one CUDA graph and kernel by kernel: the difference is the launch overhead. Each part fails alone,
-and what is known goes to FILE at once. Goal 90% of the read rate measured in the same run, bar 80% at 32k; exit 1 where a
-kernel is wrong or the bar is missed, 2 without a card. Not run on a card yet.
+and what is known goes to FILE at once. Goal 90% of the read rate measured in the same run, bar 80% at 32k; exit 1 where
+a kernel is wrong or the bar is missed, 2 without a card. Not run on a card yet.
 """
 
 from __future__ import annotations

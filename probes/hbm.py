@@ -161,7 +161,7 @@ def _row(
     about: dict[str, Any],
 ) -> Row:
     """Measure one operation, and how much of the time we had the processors that we asked for."""
-    busy, cpu = pace.active_s, time.process_time()
+    before, cpu = pace.elapsed_s, time.process_time()
     row = measure(
         op,
         work,
@@ -172,6 +172,6 @@ def _row(
         pace=pace,
         within=threads.passes,
     )
-    wall = (pace.active_s - busy) * len(threads.processors)
+    wall = (pace.elapsed_s - before) * len(threads.processors)
     about["on_processor"] = min(1.0, (time.process_time() - cpu) / wall) if wall else 1.0
     return replace(row, conditions={**about, **row.conditions})

@@ -117,6 +117,8 @@ class Pace:
     """All bursts so far."""
     longest_s: float = 0.0
     """The longest of them."""
+    elapsed_s: float = 0.0
+    """All bursts by the clock, with what was waited for a processor."""
     on_cpu: bool = False
     """The device is the processors': a burst is no longer than we had them, however long we waited for them."""
     until: float = math.inf
@@ -141,6 +143,7 @@ class Pace:
         cpu = time.process_time()
         seconds = run()
         burst = within * seconds
+        self.elapsed_s += burst
         self.rest(min(burst, time.process_time() - cpu) if self.on_cpu else burst)
         return seconds
 

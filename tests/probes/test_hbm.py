@@ -8,7 +8,7 @@ from kvdoctor.errors import KvdoctorError, Unavailable
 from kvdoctor.probes import cuda, hbm, manners, timing
 from kvdoctor.probes.hbm import Options
 from kvdoctor.probes.sysmem import TILE, Threads
-from kvdoctor.probes.timing import IDLE_FACTOR, ImpossibleRate, Pace
+from kvdoctor.probes.timing import IDLE_FACTOR, Ceiling, ImpossibleRate, Pace
 
 MIB = 2**20
 
@@ -99,6 +99,16 @@ def test_when_the_second_is_used_up_the_rest_is_left(small, monkeypatch):
     monkeypatch.setattr(hbm, "Pace", lambda shared, **more: Pace(shared, lambda seconds: None, **more))
     found = hbm.run(Options(device="cpu", shared=True), quiet)
     assert [row["op"] for row in found["rows"]] == ["read"]
+
+
+def test_how_much_of_the_time_we_had_the_processors_is_told(small):
+    shares = [row["conditions"]["on_processor"] for row in hbm.run(Options(device="cpu"), quiet)["rows"]]
+    assert all(0 < share <= 1 for share in shares)
+    seen = Pace(on_cpu=True)
+    threads = Threads(manners.processors()[:1], TILE)
+    row = hbm._row("read", lambda: threads.read() + 1.0, threads, Ceiling(None, ""), seen, 1, {})
+    assert row.conditions["on_processor"] < 0.5, "it waited a second each time"
+    threads.close()
 
 
 def test_pieces_go_over_the_whole_slice_and_begin_again():

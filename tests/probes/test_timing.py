@@ -114,6 +114,8 @@ def test_waiting_for_a_processor_is_no_burst():
     pace = Pace(shared=True, sleep=slept.append, on_cpu=True)
     assert pace.spend(lambda: 100.0) == 100.0
     assert sum(slept) < 50.0
+    assert pace.elapsed_s == 100.0
+    assert pace.active_s < 5.0
 
 
 def test_alone_nothing_rests_and_nothing_is_used_up():
