@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from kvdoctor.errors import KvdoctorError
@@ -113,10 +114,11 @@ def _other_conditions(doubt: str) -> Gap:
     )
 
 
-def _lower_bound(measured: Measured) -> Gap:
+def _disturbed(measured: Measured) -> Gap:
+    what = "is a lower bound and no ceiling, and was not used" if measured.is_lower_bound else "is uncertain"
     return Gap(
         "bandwidth",
-        f"the ceiling that was measured is a lower bound: {measured.disturbed}",
+        f"the read rate that was measured {what}: {measured.disturbed}",
         "probe again while nothing else runs on the machine",
     )
 
@@ -127,6 +129,19 @@ def _other_card(measured: Measured, gpu: Gpu) -> Gap:
         f"the ceiling was measured on {measured.device} and the service runs on {gpu.name}: not used",
         "kvdoctor probe decode on the service's own card",
     )
+
+
+def _is_unusable(measured: Measured, gpu: Gpu | None) -> bool:
+    """Whether a rate is no ceiling of this card: another's, or what other work left over."""
+    return measured.is_lower_bound or (gpu is not None and not measured.is_of(gpu.name))
+
+
+def _objections(measured: Measured, gpu: Gpu | None) -> Iterator[Gap]:
+    """What is said against a measured rate."""
+    if measured.disturbed:
+        yield _disturbed(measured)
+    if gpu is not None and not measured.is_of(gpu.name):
+        yield _other_card(measured, gpu)
 
 
 def _ceiling(
@@ -140,11 +155,9 @@ def _ceiling(
         if measured is not None and measured.basis != basis:
             # The rate was told again since.
             measured = None
-        if measured is not None and measured.disturbed:
-            gaps = (_lower_bound(measured),)
-        if measured is None or gpu is None or measured.is_of(gpu.name):
+        gaps = tuple(_objections(measured, gpu)) if measured else ()
+        if measured is None or not _is_unusable(measured, gpu):
             return float(facts["bandwidth"]) * GB, basis, measured, gaps
-        gaps = (_other_card(measured, gpu),)
     if gpu is None or gpu.hbm_bytes_per_s is None:
         return None, "", None, gaps
     return READ_FRACTION * gpu.hbm_bytes_per_s, f"{READ_FRACTION} x the data sheet of {gpu.name}", None, gaps

@@ -56,7 +56,7 @@ def plan(config: ModelConfig, kv_layer: int, *, room: int, cache: int) -> Work:
         raise Unavailable(
             f"three layers of this shape take {(outer + STEPS * each) / 2**30:.1f} GiB with their KV, "
             f"and {room / 2**30:.1f} GiB may be taken here",
-            "free memory, or lower --batch or --context",
+            "free memory, allow more of it (--size), or lower --batch or --context",
         )
     if outer + first * each < least:
         raise Unavailable(

@@ -138,7 +138,8 @@ def _warnings(gpu: Gpu | None, measured: Measured | None) -> Iterator[str]:
     if gpu and measured.device and not measured.is_of(gpu.name):
         yield f"the bandwidth was measured on {measured.device}, not on {gpu.name}: every rate is that of the former"
     if measured.disturbed:
-        yield f"the bandwidth is a lower bound: {measured.disturbed}; probe again on an idle machine"
+        what = "is a lower bound" if measured.is_lower_bound else "is uncertain"
+        yield f"the bandwidth {what}: {measured.disturbed}; probe again on an idle machine"
     if measured.is_read_bound and measured.read > measured.decode:
         yield (
             f"the ceiling is what real decode steps reached; a plain read of the same memory reached "

@@ -15,6 +15,7 @@ from kvdoctor.units import count, gb, percent
 
 BUSY = 0.9
 """Share of its processors' time below which a probe was held up by other work."""
+UNSETTLED = "its warm-up did not settle"
 READ_BOUND = 0.6
 """Share of the plain read from which a decode step counts as bound by its reads; the same as for a service's steps.
 Below, its rate says what computing or launching costs, and is no ceiling of reads."""
@@ -47,12 +48,17 @@ class Measured:
     kv_dtype: str = ""
     step_bytes: float = 0.0
     disturbed: str = ""
-    """What else used the memory or the processors meanwhile: the rates are then lower bounds."""
+    """What speaks against the measurement: other work beside it, or repeats that did not agree."""
 
     @property
     def is_read_bound(self) -> bool:
         """Whether the decode steps came near the plain read."""
         return self.decode > 0 and self.decode >= READ_BOUND * self.read
+
+    @property
+    def is_lower_bound(self) -> bool:
+        """Whether others used the memory or the processors meanwhile, so that the hardware can do more."""
+        return self.disturbed not in ("", UNSETTLED)
 
     @property
     def bytes_per_s(self) -> float:
@@ -201,4 +207,4 @@ def _disturbed(result: Mapping[str, object], told: Mapping[str, object]) -> str:
     least = min((share for share in shares if share >= 0), default=1.0)
     if least < BUSY:
         return f"other work left the probe {percent(least)} of its processors' time"
-    return "its warm-up did not settle" if told.get("settled") is False else ""
+    return UNSETTLED if told.get("settled") is False else ""
