@@ -129,7 +129,9 @@ def _key(error: BaseException) -> str:
     """Name a failure by its kind and the innermost line of the package."""
     ours = [f for f in traceback.extract_tb(error.__traceback__) if PACKAGE in f.filename]
     where = f"{Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else "outside"
-    return f"{type(error).__name__} at {where}" + (f": {error}" if isinstance(error, Leak) else "")
+    return f"{type(error).__name__} at {where}" + (
+        f": {str(error).rpartition(' in ')[2]}" if isinstance(error, Leak) else ""
+    )
 
 
 def guard_time() -> None:

@@ -48,12 +48,13 @@ def record(
     """
     from kvdoctor.commands.length import check_length
     from kvdoctor.commands.live import record_live
-    from kvdoctor.commands.urls import urls_of
+    from kvdoctor.commands.urls import make_room, urls_of
 
     check_length(seconds, interval)
     places = urls_of(url or (), urls)
     if not places:
         raise typer.BadParameter("give --url URL, or --urls FILE")
+    make_room(len(places))
     record_live(
         places, seconds=seconds, interval_s=interval, facts={}, save=save, api_key=api_key, must_save=True
     )

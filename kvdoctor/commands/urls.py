@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 from collections.abc import Iterator, Sequence
 
@@ -10,6 +11,8 @@ from kvdoctor.errors import KvdoctorError
 
 MOST = 2000
 """Endpoints of one recording: twice as many as were measured at an interval of 15 s on two cores."""
+SPARE = 200
+"""Open files of a recording beside its endpoints' sockets: its file, modules, names being looked up."""
 MAX_FILE = 2**20
 """Bytes of the file: 500 for each address."""
 
@@ -35,6 +38,18 @@ def urls_of(given: Sequence[str], file: str | None) -> list[str]:
     if not urls or len(urls) > MOST:
         raise KvdoctorError(f"{file} names {len(urls)} endpoints", f"one address a line, {MOST} at most")
     return urls
+
+
+def make_room(endpoints: int) -> None:
+    """Let this process have a socket for each endpoint; KvdoctorError when its limit of open files forbids that."""
+    needed = endpoints + SPARE
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        reason = f"{endpoints} endpoints need {needed:,} open files, and this process may have {hard:,}"
+        raise KvdoctorError(reason, f"ulimit -n {needed}, or fewer endpoints")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def _text(file: str) -> str:

@@ -138,9 +138,9 @@ def _mounts(proc: Proc, top: Head, model: Served) -> tuple[Mount, ...]:
 
 
 def _facts(family: Family, top: Head, model: Served) -> tuple[tuple[tuple[str, str], ...], tuple[Gap, ...]]:
-    facts = {"engine": family.engine, "pid": str(family.root), **flag_facts(family.engine, top.options)}
-    if top.model:
-        facts["model"] = top.model
+    told = flag_facts(family.engine, top.options)
+    told |= {"model": top.model} if top.model else {}
+    facts = {"engine": family.engine, "pid": str(family.root)} | {k: clean(v) for k, v in told.items()}
     names = {card.name for card in family.cards if card.name}
     if len(names) != 1:
         gap = Gap(
@@ -160,7 +160,7 @@ def _info(host: Host, family: Family, top: Head, page: Page, facts: dict[str, st
     return TargetInfo(
         engine=family.engine,
         version=_version(host, family.engine, top),
-        model=facts.get("served_model_name") or top.model or None,
+        model=facts.get("served_model_name") or facts.get("model") or None,
         role=_SIDES.get(facts.get("kv_role", "")),
         pid=family.root,
         url=page.url,

@@ -6,7 +6,8 @@ import io
 
 import pytest
 
-from kvdoctor.commands.urls import MAX_FILE, MOST, urls_of
+from kvdoctor.commands import urls as module
+from kvdoctor.commands.urls import MAX_FILE, MOST, SPARE, make_room, urls_of
 from kvdoctor.errors import KvdoctorError
 
 
@@ -63,3 +64,35 @@ def test_credentials_of_a_bad_line_are_not_shown(tmp_path):
     with pytest.raises(KvdoctorError) as caught:
         urls_of((), written(tmp_path, "ftp://user:secret@host\n"))
     assert "secret" not in caught.value.message
+
+
+class Limits:
+    """The limit of open files of a process that is not ours."""
+
+    RLIMIT_NOFILE, RLIM_INFINITY = 7, -1
+
+    def __init__(self, soft: int, hard: int) -> None:
+        self.now = (soft, hard)
+
+    def getrlimit(self, which: int) -> tuple[int, int]:
+        return self.now
+
+    def setrlimit(self, which: int, limits: tuple[int, int]) -> None:
+        self.now = limits
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "then"),
+    [(1000 + SPARE, 4096, 1000 + SPARE), (1024, 4096, 1000 + SPARE), (1024, -1, 1000 + SPARE), (-1, -1, -1)],
+)
+def test_the_limit_of_open_files_is_raised_as_far_as_is_needed(monkeypatch, soft, hard, then):
+    limits = Limits(soft, hard)
+    monkeypatch.setattr(module, "resource", limits)
+    make_room(1000)
+    assert limits.now == (then, hard)
+
+
+def test_a_limit_that_cannot_be_raised_is_told_with_the_number_that_is_needed(monkeypatch):
+    monkeypatch.setattr(module, "resource", Limits(256, 1024))
+    with pytest.raises(KvdoctorError, match=r"1,200 open files, and this process may have 1,024"):
+        make_room(1000)
