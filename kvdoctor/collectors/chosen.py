@@ -48,15 +48,25 @@ def choose(
     Beside a service its own cards are counted, without one those that CUDA_VISIBLE_DEVICES leaves, in NVML's order.
     Unavailable where that is none, or where it is not known which.
     """
-    cards = service.cards if service is not None and service.cards else visible(nvml, environment)
-    if service is not None and not service.cards and number is None and len(cards) > 1:
+    own = _own(nvml, service)
+    cards = own or visible(nvml, environment)
+    if service is not None and not own and number is None and len(cards) > 1:
         raise Unavailable("which of the cards the service uses is not known", "--device cuda:N")
     if not (number or 0) < len(cards):
-        whose = "the service uses" if service is not None and service.cards else f"{VISIBLE} leaves"
+        whose = "the service uses" if own else f"{VISIBLE} leaves"
         raise Unavailable(
             f"there is no card cuda:{number or 0}: {whose} {len(cards)}", "kvdoctor targets, or nvidia-smi -L"
         )
     return _looked_up(nvml, cards[number or 0], service.pids if service is not None else frozenset())
+
+
+def _own(nvml: Any, service: Service | None) -> tuple[Card, ...]:
+    """Return the cards that a service is known to use, else those on which NVML lists a process of it."""
+    if service is None or service.cards:
+        return service.cards if service is not None else ()
+    found = find(nvml, ()).handles
+    held = {handle.index for handle in found if service.pids & _pids(nvml, handle)}
+    return tuple(Card(index) for index in sorted(held))
 
 
 def visible(nvml: Any, environment: Mapping[str, str]) -> tuple[Card, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import os
+import re
 import sys
 import textwrap
 import time
@@ -125,11 +126,12 @@ def _child(asked: Asked, grant: Grant, cost: Footprint, python: str) -> dict[str
 
 
 def print_lines(text: str) -> None:
-    """Say several lines on standard error, with their indentation."""
+    """Say several lines on standard error, in their columns."""
     from kvdoctor.render.text import clean
 
     for line in text.splitlines():
-        sys.stderr.write(line[: len(line) - len(line.lstrip())] + clean(line) + "\n")
+        parts = re.split(r"( +)", line)
+        sys.stderr.write("".join(part if part.isspace() else clean(part) for part in parts) + "\n")
     sys.stderr.flush()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from fakenvml import FakeNvml
 
@@ -75,8 +77,19 @@ def test_beside_a_service_its_own_card_counts_and_not_ours():
         chosen(cards(), 2, service=service)
 
 
+def test_a_service_is_found_on_the_card_where_nvml_lists_it():
+    fake = cards()
+    real = fake._answer
+    fake._answer = lambda name, card, answer: (
+        [SimpleNamespace(pid=7, usedGpuMemory=1)]
+        if name == "nvmlDeviceGetComputeRunningProcesses" and card == 1
+        else real(name, card, answer)
+    )
+    assert chosen(fake, service=Service((), frozenset({7})), CUDA_VISIBLE_DEVICES="0").uuid == "GPU-1"
+
+
 def test_a_service_whose_cards_are_not_seen_gets_no_card_guessed():
-    unseen = Service((), frozenset({7}))
+    unseen = Service((), frozenset({8}))
     with pytest.raises(Unavailable, match="which of the cards the service uses is not known") as refused:
         chosen(cards(), service=unseen)
     assert refused.value.cure == "--device cuda:N"

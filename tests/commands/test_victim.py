@@ -6,6 +6,7 @@ import pytest
 
 from kvdoctor.commands import victim_place
 from kvdoctor.commands.allowed import NEEDS, probe_first
+from kvdoctor.commands.probing import print_lines
 from kvdoctor.commands.victim import (
     BEFORE,
     LEAST_S,
@@ -207,3 +208,11 @@ def test_what_the_user_told_stays():
     told = {"bandwidth": "3350.0"}
     first(told, busy=False)
     assert told == {"bandwidth": "3350.0"}
+
+
+def test_lines_keep_their_columns_and_nothing_from_outside_takes_effect(capsys):
+    print_lines("read,  64 MiB     31 GB/s\n  name \x1b[31mred\x1b[0m\n")
+    said = capsys.readouterr().err
+    assert said.splitlines()[0] == "read,  64 MiB     31 GB/s"
+    assert said.splitlines()[1].startswith("  name ")
+    assert "\x1b" not in said

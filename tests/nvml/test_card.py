@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from nvml import scenes
+from nvml.mock import SCENARIO, installed
+from nvml.test_command import serving, texts
+from program import Program
 
 from kvdoctor.collectors.chosen import Service
 from kvdoctor.commands.card import granted
@@ -99,3 +104,38 @@ def test_copies_between_cards_see_the_free_ones_and_none_beside_a_service(ask):
     assert seen == "GPU-00000000,GPU-00000002"
     service = Service((Card(0),), SERVICE)
     assert ask(more=True, service=service).environment["CUDA_VISIBLE_DEVICES"] == "GPU-00000000"
+
+
+# -- the real command ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def command(library, tmp_path):
+    """Run `kvdoctor probe` beside an engine that NVML sees on card 1 of two, with more lines of the scenario."""
+
+    def run(*words, scene=()):
+        folder, pages = tmp_path / "run", tmp_path / "pages"
+        folder.mkdir()
+        pages.write_text(json.dumps(texts()))
+        with serving(folder, pages) as pid:
+            lines = [*scenes.healthy(2), ROOM, "* processes 0 none", f"1 processes 0 {pid}:1024", *scene]
+            (folder / "scene").write_text("\n".join(lines))
+            settings = {"LD_LIBRARY_PATH": str(installed(library, folder / "lib"))}
+            settings |= {SCENARIO: str(folder / "scene"), "CUDA_VISIBLE_DEVICES": "0"}
+            program = Program(folder, CUDA_MPS_PIPE_DIRECTORY="/nonexistent", **settings)
+            return program.run("probe", *words, "--pid", str(pid), "--json")
+
+    return run
+
+
+def test_the_command_refuses_for_the_services_card_and_not_for_the_one_that_we_would_see(command):
+    ran = command("hbm", scene=("1 reasons 0 64", "0 rows.pending 0 1"))
+    assert ran.code == 1
+    assert json.loads(ran.out)["refused"]["reason"] == "GPU 1: hardware thermal slowdown is active: " + (
+        "a rate would say nothing about the card"
+    )
+
+
+def test_the_command_tells_the_card_that_it_took(command):
+    found = json.loads(command("hbm", "--size", "128MiB").out.splitlines()[0])
+    assert found["card"] == {"name": "GPU 1", "uuid": "GPU-00000001"}
