@@ -6,7 +6,7 @@ from kvdoctor.case import Case
 from kvdoctor.judge import Judgement
 from kvdoctor.ledger import FIRST_STEP
 from kvdoctor.model import FAMILY, Bound, Confidence, Finding, Ledger, Metric, Part, State, Verdict
-from kvdoctor.units import count, duration, percent
+from kvdoctor.units import duration, percent
 
 PART_NAMES = {
     "frontend": "the front end",
@@ -116,9 +116,3 @@ def _open(judgement: Judgement) -> list[Finding]:
     possible = [f for f in judgement.findings if f.verdict is Verdict.POSSIBLE]
     ranked = sorted(possible, key=lambda f: -f.share_seconds)
     return ([judgement.finding] if judgement.finding else []) + ranked
-
-
-def window_note(case: Case) -> str:
-    """Say how many requests and tokens the window holds."""
-    t = case.traffic
-    return f"{count(t.first_tokens)} first tokens, {count(t.generated)} output tokens"

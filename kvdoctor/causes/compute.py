@@ -6,7 +6,7 @@ from kvdoctor import metrics as m
 from kvdoctor.case import COST, NOTICED, Case
 from kvdoctor.causes.common import NO_TRAFFIC, NOT_EXPORTED
 from kvdoctor.ledger import IN_STEP, PREFILL, QUEUE, STEP_UNDER_WAY
-from kvdoctor.model import Advice, Basis, Bound, Finding, Gap, Metric, Verdict
+from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
 from kvdoctor.units import duration, percent
 
 MAIN = 0.4
@@ -41,10 +41,7 @@ def prefill(case: Case) -> Finding:
         case.evidence("prefill in TTFT", own, "seconds", threshold=MAIN * case.ttft.seconds, of=(m.PREFILL,)),
         case.evidence("waiting for a step under way with prefill in it", behind, "seconds", of=(m.ITL,)),
         case.evidence("queue before steps full of prefill", queued, "seconds", of=(m.QUEUE, m.WAITING)),
-        case.evidence("prompt tokens computed a request", _computed(case), "tokens", of=(m.PROMPT_COMPUTED,)),
-        case.evidence(
-            "time spent in prefill, at most", busy, "ratio", threshold=PACES, of=(m.ITL, m.PREFILL)
-        ),
+        *_busy_with_prompts(case, busy),
     )
     if case.of_ttft(cost) < MAIN or case.share(cost) < COST or cost < NOTICED:
         why = f"Prefill is {percent(case.of_ttft(cost))} of TTFT, {duration(cost)}."
@@ -69,9 +66,15 @@ def prefill(case: Case) -> Finding:
     )
 
 
-def _computed(case: Case) -> float | None:
+def _busy_with_prompts(case: Case, busy: float) -> tuple[Evidence, ...]:
     t = case.traffic
-    return t.computed / t.first_tokens if t.computed is not None and t.first_tokens else None
+    each = t.computed / t.first_tokens if t.computed is not None and t.first_tokens else None
+    return (
+        case.evidence("prompt tokens computed a request", each, "tokens", of=(m.PROMPT_COMPUTED,)),
+        case.evidence(
+            "time spent in prefill, at most", busy, "ratio", threshold=PACES, of=(m.ITL, m.PREFILL)
+        ),
+    )
 
 
 def interference(case: Case) -> Finding:

@@ -99,9 +99,7 @@ def record_live(
     from kvdoctor.record import record
 
     key = (api_key or os.environ.get(API_KEY)) if given else None
-    endpoints = [Endpoint(url, api_key=key) for url in urls]
-    hosts, settled = _host(family, endpoints) if family is not None else ((), ())
-    places: list[Place] = [*endpoints, *hosts]
+    places, settled = _places(urls, key, family)
     writer, gaps = _writer(save, must_save)
     progress = Progress(seconds)
     try:
@@ -118,17 +116,17 @@ def record_live(
     finally:
         progress.end()
     recording.gaps.extend(gaps)
-    _check_answered(recording, writer)
-    if writer is not None:
-        _tell(writer, must_save)
+    _conclude(recording, writer, must_save)
     return recording
 
 
-def _check_answered(recording: Recording, writer: Writer | None) -> None:
-    """KvdoctorError, and no file, when nobody ever answered."""
+def _conclude(recording: Recording, writer: Writer | None, must_save: bool) -> None:
+    """Say where the recording is; KvdoctorError, and no file, when nobody ever answered."""
     if not any(source.at for source in recording.sources):
         _discard(writer)
         raise _never_answered(recording)
+    if writer is not None:
+        _tell(writer, must_save)
 
 
 def _tell(writer: Writer, must_save: bool) -> None:
@@ -145,12 +143,18 @@ def _tell(writer: Writer, must_save: bool) -> None:
     print_note(reason)
 
 
-def _host(family: Family, endpoints: Sequence[Endpoint]) -> tuple[tuple[Place, ...], tuple[Gap, ...]]:
-    """Return the places that a family's host is, and what our own manners could not be brought to."""
+def _places(
+    urls: Sequence[str], key: str | None, family: Family | None
+) -> tuple[list[Place], tuple[Gap, ...]]:
+    """Return what is read: endpoints, the places that a family's host is; and what our own manners could not be
+    brought to."""
+    endpoints = [Endpoint(url, api_key=key) for url in urls]
+    if family is None:
+        return [*endpoints], ()
     from kvdoctor.collectors.host import host_places, settle
 
     settled = settle()
-    return host_places(family, url=endpoints[0].name if endpoints else None), settled
+    return [*endpoints, *host_places(family, url=endpoints[0].name if endpoints else None)], settled
 
 
 def _discard(writer: Writer | None) -> None:

@@ -10,7 +10,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-FULL, EMPTY = "█", " "
+FULL = "█"
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _PLAIN = str.maketrans(
     {FULL: "#", "…": "~", **dict.fromkeys(_EIGHTHS[1:4], " "), **dict.fromkeys(_EIGHTHS[4:], "#")}
