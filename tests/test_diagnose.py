@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import random
-from pathlib import Path
 
 import pytest
-from loads import WALL, Page, endpoint, load, old, process, ray, recording, without_engine
+from answers import check_whole
+from loads import WALL, Page, endpoint, load, process, recording
 from modelconfigs import LLAMA_8B
+from spellings import old, ray, without_engine
 
 from kvdoctor.diagnose import diagnose
 from kvdoctor.judged import ITL_P95, TTFT_P95
-from kvdoctor.model import SUBCLASSES, Bound, Confidence, Diagnosis, Metric, State, Verdict
-from kvdoctor.readers import read
+from kvdoctor.model import Bound, Confidence, State, Verdict
 from kvdoctor.recording import Recording
 
 
@@ -82,33 +81,6 @@ def test_a_load_has_its_answer(numbers, expected):
 @pytest.mark.parametrize(("numbers", "expected"), LOADS.values(), ids=LOADS)
 def test_whatever_the_load_the_answer_is_whole(numbers, expected):
     check_whole(diagnose(load(**numbers)))
-
-
-def check_whole(found: Diagnosis) -> None:
-    """What holds of every Diagnosis, whatever was read."""
-    assert (found.primary is None) is (found.state is not State.BOUND)
-    if found.primary is not None:
-        assert found.subclass in (None, *SUBCLASSES[found.primary])
-    assert found.summary
-    assert found.next_measurement
-    assert found.confidence_reasons
-    for ledger in found.ledgers.values():
-        assert sum(p.seconds for p in ledger.top()) == pytest.approx(ledger.seconds, rel=1e-12)
-        assert all(p.seconds >= 0 for p in ledger.parts)
-    for finding in found.findings:
-        assert finding.subclass in (None, *SUBCLASSES[finding.bound])
-        assert finding.argument
-        assert math.isfinite(finding.share_seconds)
-        assert finding.share_seconds >= 0
-        if finding.verdict is Verdict.NO_DATA:
-            assert finding.gaps
-            assert all(gap.cure for gap in finding.gaps)
-        else:
-            assert finding.evidence
-        for evidence in finding.evidence:
-            assert evidence.value is None or math.isfinite(evidence.value)
-        for gap in finding.gaps:
-            assert gap.reason
 
 
 def test_every_bound_of_the_table_has_its_say():
@@ -291,59 +263,3 @@ def test_no_page_however_torn_stops_the_diagnosis(seed):
             column.value[dice.randrange(len(column.value))] = values[harm]
     found = diagnose(recording(told, facts={"gpu": "H100 SXM", "model_config": LLAMA_8B}))
     check_whole(found)
-
-
-# -- real recordings ---------------------------------------------------------------------------------------
-
-SHARED = Path(os.environ.get("KVDOCTOR_SHARED", Path(__file__).resolve().parents[1] / ".." / "shared"))
-REAL = SHARED / "recordings"
-
-
-def real(name: str) -> Diagnosis:
-    path = REAL / f"vllm-0.32-cpu-{name}.prom.gz"
-    if not path.exists():
-        pytest.skip(f"{path} is not there")
-    return diagnose(read([str(path)]))
-
-
-@pytest.mark.parametrize(
-    ("name", "primary", "subclasses", "confidence"),
-    [
-        ("healthy", "healthy", {None}, {Confidence.MEDIUM}),
-        ("salted-prefix", "compute", {"prefill"}, {Confidence.MEDIUM, Confidence.LOW}),
-        ("kv-too-small", "capacity", {"preemption"}, set(Confidence)),
-        ("overload", "queueing", {"admission_limit"}, set(Confidence)),
-        ("pd-slow-network", "network", {"used_badly", "handover"}, {Confidence.LOW}),
-    ],
-)
-def test_a_real_recording_has_its_right_answer(name, primary, subclasses, confidence):
-    found = real(name)
-    check_whole(found)
-    assert found.primary_name == primary
-    assert found.subclass in subclasses
-    assert found.confidence in confidence
-
-
-def test_the_real_healthy_one_says_that_bandwidth_was_not_judged():
-    assert any("bandwidth not judged" in reason for reason in real("healthy").confidence_reasons)
-
-
-def test_the_real_salted_one_leaves_hit_rate_open():
-    found = real("salted-prefix")
-    (open_,) = (f for f in found.findings if f.subclass == "prefix_mismatch")
-    assert open_.verdict is Verdict.POSSIBLE
-    assert "0 to" in open_.argument
-
-
-@pytest.mark.parametrize("name", ["healthy", "salted-prefix", "overload"])
-def test_on_real_recordings_littles_law_agrees_with_the_queue_histogram(name):
-    found = real(name)
-    (queue,) = (p for p in found.ledgers[Metric.TTFT.value].parts if p.name == "queue")
-    if queue.seconds > 0.05:
-        assert any("agree" in reason and "disagree" not in reason for reason in found.confidence_reasons)
-
-
-def test_on_a_real_recording_the_wait_for_kv_is_that_of_the_transfer():
-    found = real("pd-slow-network")
-    assert found.ledgers["ttft"].part("kv_wait") == pytest.approx(1.84, rel=0.05)
-    assert found.targets[0].role == "decode"

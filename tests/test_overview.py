@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
-from loads import WALL, Page, case, case_of, endpoint, old, process
+from loads import WALL, Page, case, case_of, endpoint, process
 from modelconfigs import LLAMA_8B
+from spellings import old
 
 from kvdoctor import overview as o
 from kvdoctor.machine import machine

@@ -5,18 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
-from loads import (
-    WALL,
-    Page,
-    bare,
-    case_of,
-    endpoint,
-    old,
-    process,
-    ray,
-    timeline,
-    without_engine,
-)
+from loads import Page, endpoint, timeline
+from spellings import bare, old, ray, without_engine
 
 from kvdoctor import metrics as m
 from kvdoctor.timeline import Timeline
@@ -194,103 +184,6 @@ def test_failures_of_all_kinds_are_added_up():
     told = three("vllm:nixl_num_failed_transfers_total", [0, 0, 2])
     told.series("vllm:nixl_num_kv_expired_reqs_total", [0, 0, 3], "counter")
     assert timeline(told).delta(m.TRANSFER_FAILURES) == 5
-
-
-# -- histograms --------------------------------------------------------------------------------------------
-
-
-def test_a_histogram_is_what_it_gained_in_the_stretch():
-    told = Page(2, 3).histogram("vllm:time_to_first_token_seconds", {0.1: 4, 1.0: 6}, 5.0, before=3.0)
-    line = timeline(told)
-    assert (line.histogram(m.TTFT).count, line.histogram(m.TTFT).total) == (10, 5.0)
-    assert line.histogram(m.TTFT).counts == (4, 6, 0)
-    assert line.lifetime(m.TTFT).count == 40
-
-
-def test_ranks_are_merged_before_any_quantile():
-    told = Page(2, 3)
-    told.histogram("vllm:time_to_first_token_seconds", {0.1: 10}, 0.5, engine="0", bounds=(0.5, 1.0))
-    told.histogram("vllm:time_to_first_token_seconds", {1.0: 30}, 20.0, engine="1", bounds=(0.5, 1.0))
-    both = timeline(told).histogram(m.TTFT)
-    assert (both.count, both.quantile(0.5).low, both.quantile(0.5).high) == (40, 0.5, 1.0)
-
-
-def test_a_histogram_cut_in_the_middle_at_the_last_reading_loses_no_bucket():
-    told = Page(2, 3)
-    for le, values in (("0.1", [0, 2, 4]), ("1.0", [0, 5, NAN]), ("+Inf", [0, 5, NAN])):
-        told.series("vllm:time_to_first_token_seconds_bucket", values, "histogram", le=le)
-    told.series("vllm:time_to_first_token_seconds_sum", [0, 2.5, NAN], "histogram")
-    told.series("vllm:time_to_first_token_seconds_count", [0, 5, NAN], "histogram")
-    found = timeline(told).histogram(m.TTFT)
-    assert (found.counts, found.count, found.mean) == ((4, 1, 0), 5, 0.5)
-
-
-@pytest.mark.parametrize("le", ["NaN", "", "junk"])
-def test_a_bucket_without_a_bound_does_no_harm(le):
-    told = Page(2, 3).histogram("vllm:time_to_first_token_seconds", {0.1: 4, 1.0: 6}, 5.0)
-    told.series("vllm:time_to_first_token_seconds_bucket", [0, 0, 99], "histogram", le=le)
-    found = timeline(told).histogram(m.TTFT)
-    assert (found.count, found.quantile(0.95).high) == (10, 1.0)
-
-
-def test_a_histogram_without_its_sum_has_no_mean_to_tell():
-    told = Page(2, 3).histogram("vllm:time_to_first_token_seconds", {0.1: 4}, 0.3)
-    told.columns = [c for c in told.columns if not c.name.endswith("_sum")]
-    assert timeline(told).histogram(m.TTFT) is None
-
-
-def test_an_empty_family_is_absent():
-    told = Page(2, 3).series("vllm:time_to_first_token_seconds_sum", 0.0, "histogram")
-    assert not timeline(told).has(m.TTFT)
-
-
-# -- stretches and lives -----------------------------------------------------------------------------------
-
-
-def restarted() -> Page:
-    """Six readings: two of a life with an old name and another model, four of the next."""
-    told = Page(5, 6)
-    told.series("vllm:generation_tokens_total", [900, 950, 10, 20, 30, 40], "counter")
-    told.series("vllm:gpu_cache_usage_perc", [0.9, 0.9, NAN, NAN, NAN, NAN])
-    told.series("vllm:request_success_total", [70, 80, NAN, NAN, 3, 4], "counter", finished_reason="stop")
-    told.series("vllm:request_success_total", [7, 8, NAN, NAN, NAN, NAN], "counter", finished_reason="abort")
-    told.series("vllm:num_requests_running", [9, 9, NAN, NAN, NAN, NAN], model_name="former")
-    told.series("vllm:num_requests_running", [NAN, NAN, 1, 1, 1, 1])
-    return told
-
-
-def test_what_was_read_before_the_stretch_is_of_a_process_that_is_gone():
-    line = timeline(restarted(), 2)
-    assert line.delta(m.GENERATED) == 30
-    assert (line.delta(m.FINISHED), line.total(m.FINISHED)) == (4, 4)
-    assert not line.has(m.KV_CACHE_USAGE)
-    assert line.gauge(m.RUNNING).peak == 1
-    assert line.models() == ("tiny",)
-
-
-def test_one_reading_gives_sums_since_the_start():
-    line = Timeline(
-        three("vllm:generation_tokens_total", [10, 15, 30]).source(), timeline(Page()).engine, -1, 2
-    )
-    assert math.isnan(line.seconds)
-    assert (line.delta(m.GENERATED), line.times()) == (30, [2.0])
-
-
-def test_one_reading_after_a_restart_looks_at_no_other():
-    told = three("vllm:num_requests_running", [9, 9, 0], "gauge")
-    told.series("vllm:generation_tokens_total", [50, 60, 5], "counter")
-    line = Timeline(told.source(), timeline(told).engine, -1, 2)
-    assert (line.gauge(m.RUNNING).peak, line.delta(m.GENERATED)) == (0, 5)
-
-
-def test_two_readings_of_two_lives_are_one_reading_of_the_newest():
-    told = Page(1, 2)
-    process(told, [WALL - 900, WALL])
-    told.series("vllm:num_requests_running", [9, 1])
-    told.series("vllm:generation_tokens_total", [50, 60], "counter")
-    case = case_of(told)
-    assert case.traffic.lifetime
-    assert (case.traffic.running.peak, case.traffic.generated) == (1, 60)
 
 
 # -- labels ------------------------------------------------------------------------------------------------

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
-from loads import Page, case, case_of, endpoint, old, timeline
+from loads import Page, case, case_of, endpoint, timeline
+from spellings import old
 
 from kvdoctor import metrics as m
 from kvdoctor.traffic import (

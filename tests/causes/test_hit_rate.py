@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from loads import case, case_of, endpoint, finding, old
+from loads import case, case_of, endpoint, finding
+from spellings import old
 
 from kvdoctor.causes import hit_rate
 from kvdoctor.model import Finding, Metric, Verdict
