@@ -14,6 +14,8 @@ from kvdoctor.model import Gap
 from kvdoctor.quantity import Quantity
 from kvdoctor.service import Chart, Headline, Quantile, RooflinePoint, Sums
 
+Points = list[tuple[float, float]]
+"""(seconds since the recording began, value) of each."""
 QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 MAX_POINTS = 240
 """Points a line of a chart keeps: more cannot be told apart in print."""
@@ -102,32 +104,25 @@ def _life_rate(case: Case) -> float | None:
     return hits / queries if hits is not None and queries else None
 
 
-def thin(points: list[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+def thin(points: Points) -> tuple[tuple[float, float], ...]:
     """Keep every n-th point, so that a line of a chart has no more than it can show."""
     step = max(1, -(-len(points) // MAX_POINTS))
     return tuple(points[::step])
 
 
-def _line(
-    name: str, points: list[tuple[float, float]]
-) -> tuple[tuple[str, tuple[tuple[float, float], ...]], ...]:
+def _line(name: str, points: Points) -> tuple[tuple[str, tuple[tuple[float, float], ...]], ...]:
     return ((name, thin(points)),) if len(points) > 1 else ()
 
 
-def _means(case: Case, quantity: Quantity) -> list[tuple[float, float]]:
+def _ratios(above: Points, below: Points) -> Points:
+    """Rise of one counter over that of another between neighbouring readings, where the other rose."""
+    pairs = zip(itertools.pairwise(above), itertools.pairwise(below), strict=False)
+    return [(b[0], (b[1] - a[1]) / (d[1] - c[1])) for (a, b), (c, d) in pairs if d[1] > c[1]]
+
+
+def _means(case: Case, quantity: Quantity) -> Points:
     """Mean of a histogram between neighbouring readings, where anything was observed."""
-    sums, counts = (
-        case.timeline.sample_series(quantity, "sum"),
-        case.timeline.sample_series(quantity, "count"),
-    )
-    pairs = zip(itertools.pairwise(sums), itertools.pairwise(counts), strict=False)
-    return [(b[0], (b[1] - a[1]) / (d[1] - c[1])) for (a, b), (c, d) in pairs if d[1] > c[1]]
-
-
-def _hit_rates(case: Case) -> list[tuple[float, float]]:
-    hits, queries = case.timeline.series(m.PREFIX_HITS), case.timeline.series(m.PREFIX_QUERIES)
-    pairs = zip(itertools.pairwise(hits), itertools.pairwise(queries), strict=False)
-    return [(b[0], (b[1] - a[1]) / (d[1] - c[1])) for (a, b), (c, d) in pairs if d[1] > c[1]]
+    return _ratios(*(case.timeline.sample_series(quantity, sample) for sample in ("sum", "count")))
 
 
 def charts(case: Case) -> tuple[Chart, ...]:
@@ -143,7 +138,11 @@ def charts(case: Case) -> tuple[Chart, ...]:
         Chart("TTFT, mean of each interval", "seconds", _line("TTFT", _means(case, m.TTFT))),
         Chart("ITL, mean of each interval", "seconds", _line("ITL", _means(case, m.ITL))),
         Chart("Tokens", "tokens/s", tokens),
-        Chart("Prefix cache hit rate", "ratio", _line("hit rate", _hit_rates(case))),
+        Chart(
+            "Prefix cache hit rate",
+            "ratio",
+            _line("hit rate", _ratios(line.series(m.PREFIX_HITS), line.series(m.PREFIX_QUERIES))),
+        ),
     )
     return tuple(c for c in found if c.lines)
 
