@@ -117,7 +117,7 @@ def _modelled(case: Case, step: float, reads: tuple[float, float, float, float])
         )
         return (Finding(Bound.BANDWIDTH, Verdict.POSSIBLE, subclass, why, Metric.ITL, evidence=evidence),)
     if low >= NEAR * ceiling:
-        verdict, why = Verdict.LIKELY, "The reads of a step alone come near what HBM delivers."
+        verdict, why = Verdict.LIKELY, "The reads of a step alone come near what memory delivers."
     elif high >= FAR * ceiling:
         verdict, why = Verdict.POSSIBLE, "The reads are a large part of the step, not clearly its pace."
     else:

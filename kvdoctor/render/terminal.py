@@ -78,7 +78,7 @@ def _targets(targets: tuple[TargetInfo, ...]) -> Iterator[RenderableType]:
     for target in targets:
         yield line(facts.target(target), indent=2)
         if known := facts.memory(target):
-            yield line(f"memory of a card: {known}", "dim", indent=4)
+            yield line(f"memory: {known}", "dim", indent=4)
 
 
 def _headlines(headlines: tuple[Headline, ...], now: str) -> RenderableType:
