@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+from kvdoctor.commands.victim_place import Victim, victim
 
 NEEDS = {
     "nvme": "which folder holds the KV tier is not known: kvdoctor probe nvme --path FOLDER",
@@ -26,7 +29,8 @@ def probe_first(
     urls: Sequence[str],
     pid: int | None,
     *,
-    run: Callable[[str | None, int | None], Iterator[Ran]] | None = None,
+    run: Callable[[], Iterator[Ran]] | None = None,
+    beside: Victim | None = None,
 ) -> None:
     """Run what is allowed before the recording begins, and say what was refused and why.
 
@@ -36,7 +40,9 @@ def probe_first(
     from kvdoctor.commands.probing import print_lines
     from kvdoctor.render.probe_text import render
 
-    for name, result, is_busy in (run or _run)(urls[0] if urls else None, pid):
+    if run is None:
+        beside = victim(urls[0] if urls else None, _only() if not urls and pid is None else pid)
+    for name, result, is_busy in run() if run is not None else _run(beside):
         print_lines(render([result]))
         if name == "hbm" and "rows" in result and "bandwidth" not in told:
             if is_busy:
@@ -44,7 +50,7 @@ def probe_first(
                 continue
             told["bandwidth"] = repr(result["achieved_bytes_per_s"] / 1e9)
             told["bandwidth_basis"] = f"read by the probe of {result['measures']}"
-    for name, reason in NEEDS.items():
+    for name, reason in _needs(beside).items():
         print_lines(
             textwrap.fill(
                 f"{name} not run: {reason}", WIDTH, subsequent_indent="    ", break_on_hyphens=False
@@ -52,13 +58,20 @@ def probe_first(
         )
 
 
-def _run(url: str | None, pid: int | None) -> Iterator[Ran]:
+def _needs(beside: Victim | None) -> dict[str, str]:
+    """Return what is not run, and why: with the folder of the KV tier where the service's settings name it."""
+    if beside is None or not beside.kv_folder:
+        return NEEDS
+    folder = shlex.quote(beside.kv_folder)
+    nvme = f"it writes a file to the KV tier: kvdoctor probe nvme --path {folder} --pid {beside.pid}"
+    return {**NEEDS, "nvme": nvme}
+
+
+def _run(beside: Victim | None) -> Iterator[Ran]:
     """Run the probes one after the other under one watch."""
     from kvdoctor.commands.probing import Asked, run_one
     from kvdoctor.commands.victim import watch
-    from kvdoctor.commands.victim_place import victim
 
-    beside = victim(url, _only() if url is None and pid is None else pid)
     service = beside.service if beside is not None else None
     with watch(beside) as watcher:
         for name in HERE:

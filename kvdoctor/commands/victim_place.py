@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -25,6 +26,8 @@ class Victim:
     """Its root process here; None where it runs elsewhere, or is not seen."""
     service: Service | None = None
     """Its cards and processes; None where it is not seen here."""
+    kv_folder: str = ""
+    """Where its KV tier lies on a disk, as far as its settings tell, in our own file system; else empty."""
     is_given: bool = False
     """The user named the page, so that a key may go there."""
 
@@ -45,8 +48,16 @@ def victim(url: str | None, pid: int | None) -> Victim | None:
         url or page,
         pid if pid is not None else target.family.root,
         Service(target.family.cards, pids),
+        _kv_folder(target),
         is_given=url is not None,
     )
+
+
+def _kv_folder(target: Target) -> str:
+    """Return the folder of the KV tier where we see it under the same name."""
+    paths = (mount.path for mount in target.family.mounts if mount.purpose == "kv")
+    is_here = not {"mnt"} & (target.place.differ | target.place.unknown)
+    return next((path for path in paths if is_here and os.path.isdir(path)), "")
 
 
 def _by_pid(pid: int) -> Target:

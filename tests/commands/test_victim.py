@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from kvdoctor.commands import victim_place
@@ -20,6 +22,8 @@ from kvdoctor.commands.victim import (
 )
 from kvdoctor.commands.victim_place import Victim, victim
 from kvdoctor.errors import KvdoctorError
+from kvdoctor.target.family import Mount
+from kvdoctor.target.namespaces import Namespaces
 
 GONE = Second(answers=False)
 
@@ -184,7 +188,7 @@ PCIE = {"probe": "pcie", "refused": {"reason": "there is no GPU", "cure": "elsew
 
 
 def first(told, busy):
-    probe_first(told, (), None, run=lambda url, pid: iter([("hbm", MEMORY, busy), ("pcie", PCIE, busy)]))
+    probe_first(told, (), None, run=lambda: iter([("hbm", MEMORY, busy), ("pcie", PCIE, busy)]))
 
 
 def test_a_measured_ceiling_is_told_to_the_diagnosis_and_refusals_are_said(capsys):
@@ -208,6 +212,29 @@ def test_what_the_user_told_stays():
     told = {"bandwidth": "3350.0"}
     first(told, busy=False)
     assert told == {"bandwidth": "3350.0"}
+
+
+def test_where_the_kv_tier_is_known_its_probe_is_named_and_not_run(capsys):
+    beside = Victim(pid=7, kv_folder="/mnt/k v")
+    probe_first({}, (), None, run=lambda: iter(()), beside=beside)
+    said = " ".join(capsys.readouterr().err.split())
+    assert (
+        "nvme not run: it writes a file to the KV tier: kvdoctor probe nvme --path '/mnt/k v' --pid 7" in said
+    )
+
+
+def served(folder, differ=frozenset()):
+    """A target whose KV tier is a folder."""
+    mounts = (Mount("model", "/", "/", "8:1", "ext4"), Mount("kv", str(folder), "/", "8:1", "ext4"))
+    return SimpleNamespace(
+        family=SimpleNamespace(mounts=mounts), place=Namespaces(7, frozenset(differ), frozenset())
+    )
+
+
+def test_the_folder_of_the_kv_tier_is_taken_where_we_see_the_same_files(tmp_path):
+    assert victim_place._kv_folder(served(tmp_path)) == str(tmp_path)
+    assert victim_place._kv_folder(served(tmp_path, {"mnt"})) == ""
+    assert victim_place._kv_folder(served(tmp_path / "absent")) == ""
 
 
 def test_lines_keep_their_columns_and_nothing_from_outside_takes_effect(capsys):
