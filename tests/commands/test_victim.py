@@ -92,6 +92,16 @@ def test_what_decodes_only_later_is_held_against_all_that_was_before():
     assert seen.reason == "stopped: the service's mean ITL rose with the first load to 61.0 ms while it ran"
 
 
+def test_it_looks_until_the_service_suffers_or_it_is_told_to_end():
+    seen = watcher(0.040, 0.041, 0.042, 0.100, 0.040)
+    seen.run()
+    assert "to 100 ms" in seen.reason
+    told = watcher(0.040, 0.100)
+    told.ended.set()
+    told.run()
+    assert told.reason == ""
+
+
 def test_where_little_decodes_seconds_are_added_up():
     slow = at(0.200, gaps=5)
     seen = watcher(slow, *[at(0.310, gaps=5)] * 4, before=4)
