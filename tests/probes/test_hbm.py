@@ -7,7 +7,7 @@ import pytest
 from kvdoctor.errors import KvdoctorError, Unavailable
 from kvdoctor.probes import cuda, hbm, manners, timing
 from kvdoctor.probes.hbm import Options
-from kvdoctor.probes.sysmem import TILE, Threads
+from kvdoctor.probes.sysmem import SHARED_STEP, TILE, Threads
 from kvdoctor.probes.timing import IDLE_FACTOR, Ceiling, ImpossibleRate, Pace
 
 MIB = 2**20
@@ -92,6 +92,17 @@ def test_beside_a_service_it_moves_pieces_and_rests_between_them(small, monkeypa
     assert {row["block_bytes"] for row in found["rows"]} == {count * MIB}
     assert sum(slept) == pytest.approx(IDLE_FACTOR * about["active_seconds"])
     assert about["shared_with_others"] is True
+
+
+def test_its_buffers_are_filled_in_small_steps_with_rests():
+    slept = []
+    pace = Pace(shared=True, sleep=slept.append)
+    threads = Threads(manners.processors()[:1], TILE, piece=MIB, pace=pace)
+    assert len(slept) == 1 + TILE // SHARED_STEP
+    threads.read()
+    for place in range(0, TILE, SHARED_STEP):
+        assert threads._slices[0].source[place] != 0, "every step was filled"
+    threads.close()
 
 
 def test_when_the_second_is_used_up_the_rest_is_left(small, monkeypatch):
