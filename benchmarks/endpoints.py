@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from benchmarks.synthetic import Engine
+from kvdoctor.commands.urls import make_room
 from kvdoctor.readers.pages import pages_of
 from kvdoctor.recording import Recording
 from kvdoctor.restore import load
@@ -64,7 +65,8 @@ async def _serve(pages: list[bytes], told: Connection) -> None:
     await server.serve_forever()
 
 
-def _server(pages: list[bytes], told: Connection) -> None:
+def _server(pages: list[bytes], told: Connection, endpoints: int) -> None:
+    make_room(endpoints)
     asyncio.run(_serve(pages, told))
 
 
@@ -124,7 +126,7 @@ def main() -> None:
     options = parser.parse_args()
     pages = pages_from(options.pages)
     here, there = multiprocessing.Pipe()
-    server = multiprocessing.Process(target=_server, args=(pages, there), daemon=True)
+    server = multiprocessing.Process(target=_server, args=(pages, there, options.endpoints), daemon=True)
     server.start()
     port = here.recv()
     with tempfile.TemporaryDirectory() as folder:

@@ -28,6 +28,11 @@ GRACE = 1.0
 """Seconds that a reading under way has to end after a stop."""
 
 
+OVERTIME = 10.0
+"""Seconds behind the last tick at which no reading begins any more: twice the deadline of one. Only endpoints that
+hang, many more than there are threads, keep others waiting for so long."""
+
+
 class Place(Described, Protocol):
     """What can be read again and again, for example an Endpoint."""
 
@@ -52,7 +57,9 @@ class _Plan:
         return math.ceil(self.seconds / self.interval_s - 1e-9)
 
     def wait(self, tick: int) -> bool:
-        """Wait for a tick; False when we were stopped instead."""
+        """Wait for a tick; False when we were stopped instead, or when all should long have ended."""
+        if self.clock.monotonic() - self.start > self.seconds + OVERTIME:
+            return False
         due = self.start + min(tick * self.interval_s, self.seconds)
         while not self.stop.is_set():
             remaining = due - self.clock.monotonic()

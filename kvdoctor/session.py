@@ -30,6 +30,11 @@ OWN = "host"
 
 NO_SERIES = Unavailable("its page has no series in the Prometheus text format", "look at the page with curl")
 
+NEVER = (
+    "it was never read: endpoints that do not answer in time kept its turn from coming",
+    "leave those out, or take a longer --interval",
+)
+
 
 class Page(Protocol):
     """One metrics page."""
@@ -88,7 +93,7 @@ class Session:
         self._slowest = [0.0] * len(sources)
         self._late = self._span = 0.0
         self._told = [(0, 0, False)] * len(sources)
-        self._said_starved = False
+        self._said_starved = self._ended = False
         self._known = tuple(gaps)
         self._stopped: list[Gap] = []
         self._cpu = _cpu_seconds()
@@ -148,7 +153,7 @@ class Session:
 
     def finish(self) -> Recording:
         """Return the recording, its gaps and its cost filled in, and the file closed."""
-        recording = self.recording
+        recording, self._ended = self.recording, True
         recording.cost = Cost(
             cpu_seconds=_cpu_seconds() - self._cpu,
             bytes=sum(sum(source.size) for source in recording.sources if source.kind != OWN),
@@ -181,6 +186,8 @@ class Session:
         starved = self._starved()
         gaps = [*self._known, *self._stopped, *starved]
         for number, source in enumerate(self.recording.sources):
+            if self._ended and not self._attempts[number] and not self._stopped:
+                gaps.append(Gap(source.name, *NEVER))
             gaps.extend(self._failed(number, source))
             gaps.extend(self._parsers[number].gaps(source.name))
             if self._slowest[number] > SHARE * self._interval and not starved:

@@ -293,3 +293,15 @@ def test_more_places_than_threads_are_all_read_at_the_first_and_the_last_tick() 
     recording = record(places, seconds=0.2, interval_s=0.2, clock=SystemClock())
     assert {len(source.at) for source in recording.sources} == {2}
     assert all(source.texts == {"version": "1"} for source in recording.sources)
+
+
+def test_a_place_whose_turn_never_comes_is_a_gap_and_the_end_is_not_put_off() -> None:
+    clock = FakeClock()
+    hanging = [FakePlace([DOWN], name=f"hangs {n}", clock=clock, took=[50.0]) for n in range(WORKERS)]
+    last = FakePlace([A], name="last")
+    first = FakePlace([A], name="first")
+    recording = run(first, *hanging, last, seconds=1.0, clock=clock)
+    assert len(recording.sources[0].at) >= 1
+    assert last.reads == 0
+    (gap,) = (g for g in recording.gaps if g.source == "last")
+    assert "never read" in gap.reason
