@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    vocabulary = load_checkpoint(options.folder)[0].vocab_size
+    vocabulary = load_checkpoint(options.folder)[0].vocab
     rng = random.Random(options.rounds)
     runs: dict[str, Run] = {
         "reference": lambda prompts, tokens: ours(options.folder, prompts)(tokens),

@@ -38,8 +38,8 @@ def command(way: str, options: argparse.Namespace, save: Path) -> list[str]:
 def watched(way: str, options: argparse.Namespace, save: Path) -> dict[str, Any]:
     """One window with the tool: when it began and ended, its CPU seconds, and its readings in seconds."""
     began = time.monotonic()
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    child = subprocess.Popen(command(way, options, save), **quiet)
+    null = subprocess.DEVNULL
+    child = subprocess.Popen(command(way, options, save), stdout=null, stderr=null)
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     ended = time.monotonic()
