@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvdoctor import metrics as m
+from kvdoctor import ranks
 from kvdoctor.case import Case
 from kvdoctor.engines import SEVERAL, version_range
 from kvdoctor.joined import Joined
@@ -31,11 +32,11 @@ def gaps(case: Case) -> tuple[Gap, ...]:
         _built(case),
         *(_lost(line) for line in layers(case)),
     )
-    return (*filter(None, found), *_shared(case))
+    return (*filter(None, found), *_shared(case), *ranks.gaps(case))
 
 
 def notes(case: Case) -> tuple[str, ...]:
-    """Return one line on what the engine's KV usage means, and one on the layers beside it."""
+    """Return a line on what the engine's KV usage means, on the layers beside it, on a lockstep of ranks."""
     engine, lines = case.timeline.engine, []
     if engine.usage_means:
         lines.append(
@@ -44,7 +45,7 @@ def notes(case: Case) -> tuple[str, ...]:
     names = dict.fromkeys(f"{line.engine.name} at {line.source.name}" for line in layers(case))
     if names:
         lines.append(f"Also read, as evidence: {', '.join(names)}.")
-    return tuple(lines)
+    return (*lines, *ranks.notes(case))
 
 
 def routing(front: Case, behind: Sequence[Case]) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from kvdoctor import metrics as m
@@ -10,10 +9,10 @@ from kvdoctor.case import Case
 from kvdoctor.model import Gap
 
 MISSING = 1.5
-"""Requests under way by the gauges over those by the counters (Little's law), from which counters lack some:
-half-way, by ratio, between whole counters (1) and those of one API server of two (2, or more of more)."""
-ENOUGH = 20
-"""Finished requests from which their mean time and their rate are believed (rule 4)."""
+"""Running requests by the gauge over those by the latencies (Little's law), from which the latencies lack some:
+half-way between those of all API servers (1) and of one of two (2, or more of more)."""
+ENOUGH = 100
+"""Output gaps from which their sum is believed: four sequences at 0.5 s a token give as many in 15 s."""
 AHEAD = 1.2
 """Load of the fullest rank over the mean of all, from which it sets the pace of a lockstep: with 20% more sequences
 a rank reads up to 20% more KV in the same step."""
@@ -63,17 +62,24 @@ def _ranks(case: Case) -> Gap | None:
 
 
 def _servers(case: Case) -> Gap | None:
-    """Hold the counters against the gauges: requests under way = rate of requests x mean time of one."""
+    """Hold the latencies against the gauge: requests running are those between two tokens or before their first.
+
+    A request that has not ended counts as well, so long streams are no reason to doubt; waiting before the first
+    token is counted among what the latencies tell, so a queue is none either.
+    """
     t, servers = case.traffic, stated(case.facts, "api_server_count")
-    mean = t.e2e.mean if t.e2e is not None else None
-    if t.lifetime or not t.cohort or t.finished < ENOUGH or mean is None or t.running is None:
+    if t.lifetime or t.at_finish or t.gaps_of_requests or t.itl is None or t.running is None:
         return None
-    told = max(t.finished, t.first_tokens) / t.seconds * mean
-    held = t.running.mean + (t.waiting.mean if t.waiting is not None else 0.0)
-    if not math.isfinite(held) or held < MISSING * max(told, 1.0):
+    if t.itl.count < ENOUGH:
+        return None
+    told = (t.itl.total + (t.ttft.total if t.ttft is not None else 0.0)) / t.seconds
+    if t.running.mean < MISSING * max(told, 1.0):
         return None
     whose = f"one of its {servers} API servers" if servers > 1 else "one API server of several"
-    reason = f"its gauges hold {held:.1f} requests at a time, its counters account for {told:.1f}: they may be of {whose}"
+    reason = (
+        f"its gauge holds {t.running.mean:.1f} running requests, its latencies account for {told:.1f}: counters and "
+        f"histograms may be of {whose}"
+    )
     return Gap("API servers", reason, "compare the rise of its finished requests with the load that was sent")
 
 

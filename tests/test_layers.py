@@ -82,7 +82,7 @@ MAY_IMPORT: dict[str, str] = {
     "waiting": "metrics timeline traffic",
     "logview": "course logmetrics metrics model quantity recording timeline traffic waiting",
     # think: from signals to opinions
-    "around": f"case engines {SEEN} metrics model units",
+    "around": f"case engines ranks {SEEN} metrics model units",
     "case": f"{SEEN} metrics model quantity service",
     "causes": f"case {SEEN} logmetrics logview metrics model quantity service stackclass units",
     "ledger": "histogram machine model queue_wait traffic units",

@@ -33,24 +33,42 @@ def test_what_is_no_number_of_ranks_stands_for_one(text, number):
     assert stated({}, "dp") == 1
 
 
-# 200 requests in 30 s of 3 s each: 20 are under way at a time.
-@pytest.mark.parametrize(("running", "told"), [(20 * MISSING - 0.5, 0), (20 * MISSING + 0.5, 1)])
-def test_gauges_that_hold_more_than_counters_account_for_are_a_gap(running, told):
-    found = reasons(running=running, e2e_mean=3.0, facts={"api_server_count": "4"})
+# 200 requests in 30 s, each 0.1 s to its first token and 40 gaps of 70 ms: 19.3 are under way at a time.
+STREAMS = {"outputs": 41, "itl_mean": 0.07, "ttft_mean": 0.1}
+TOLD = 200 * (0.1 + 40 * 0.07) / 30
+
+
+@pytest.mark.parametrize(("running", "told"), [(TOLD * MISSING - 0.1, 0), (TOLD * MISSING + 0.1, 1)])
+def test_a_gauge_that_holds_more_than_latencies_account_for_is_a_gap(running, told):
+    found = reasons(running=running, **STREAMS, facts={"api_server_count": "4"})
     assert len(found) == told
     assert all("one of its 4 API servers" in reason for reason in found)
+
+
+def test_without_a_word_on_servers_it_may_be_one_of_several():
+    (reason,) = reasons(running=60, **STREAMS)
+    assert "60.0 running requests" in reason
+    assert "one API server of several" in reason
 
 
 @pytest.mark.parametrize(
     "numbers",
     [
-        pytest.param({"e2e_mean": 16.0, "running": 400}, id="requests longer than half of the window"),
-        pytest.param({"first_tokens": ENOUGH - 1, "running": 400}, id="too few requests"),
-        pytest.param({"first_tokens": 0, "running": 0}, id="nothing served"),
+        pytest.param({"first_tokens": (ENOUGH - 1) // 40, **STREAMS}, id="too few gaps"),
+        pytest.param({"first_tokens": 0, "finished": 0}, id="no token"),
+        pytest.param({"readings": 1}, id="sums since the start"),
     ],
 )
-def test_where_the_cohorts_differ_counters_are_not_held_against_gauges(numbers):
-    assert not reasons(**numbers)
+def test_where_little_was_seen_nothing_is_doubted(numbers):
+    assert not reasons(running=400, **numbers)
+
+
+def test_streams_that_never_end_are_no_reason_to_doubt():
+    assert not reasons(running=19, finished=20, e2e_mean=0.5, **STREAMS)
+
+
+def test_a_queue_is_no_reason_to_doubt():
+    assert not reasons(running=24, waiting=300, **{**STREAMS, "ttft_mean": 30.0})
 
 
 @pytest.mark.parametrize(
