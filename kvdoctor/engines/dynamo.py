@@ -40,7 +40,6 @@ FRONTEND = Engine(
         Era(f"{_FRONT}model_migration_limit", since="0.8"),
         Era(f"{_FRONT}cached_tokens", since="0.9"),
     ),
-    argv_contains="dynamo.frontend",
     default_port=8000,
     role="frontend",
     model_label="model",
@@ -63,7 +62,6 @@ WORKER = Engine(
         Era(f"{_PART}gpu_cache_usage_percent", since="0.9"),
     ),
     rank_label="dp_rank",
-    argv_contains="dynamo.",
     model_label="model",
     at_finish=True,
 )

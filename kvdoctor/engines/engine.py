@@ -58,7 +58,6 @@ class Engine:
     """Prefixes under which the same families are exported elsewhere, and what they stand for."""
     eras: tuple[Era, ...] = field(default=())
     rank_label: str = ""
-    argv_contains: str = ""
     default_port: int = 0
     metrics_path: str = "/metrics"
     layer: bool = False

@@ -27,6 +27,5 @@ ENGINE = Engine(
         for quantity, alternatives in vllm.ENGINE.signals.items()
     },
     rank_label=vllm.ENGINE.rank_label,
-    argv_contains="kvdoctor.lab.server",
     default_port=8000,
 )

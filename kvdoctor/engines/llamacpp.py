@@ -29,6 +29,5 @@ ENGINE = Engine(
         m.SPEC_ACCEPTED: any_of("llamacpp:spec_decode_num_accepted_tokens"),
     },
     eras=(Era("llamacpp:kv_cache_usage_ratio", until="2025"),),
-    argv_contains="llama-server",
     default_port=8080,
 )

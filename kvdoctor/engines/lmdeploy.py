@@ -44,7 +44,6 @@ ENGINE = Engine(
         Era("lmdeploy:prefix_cache_hit_rate", since="0.14.0"),
     ),
     rank_label="engine",
-    argv_contains="lmdeploy",
     default_port=23333,
     gauge_period=10.0,
     usage_means="blocks allocated, cached prefixes included",

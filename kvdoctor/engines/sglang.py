@@ -170,7 +170,6 @@ ENGINE = Engine(
     signals={**_SCHEDULER, **_PREFIX_CACHE, **_REQUESTS, **_MOVEMENT},
     eras=_ERAS,
     rank_label="dp_rank",
-    argv_contains="sglang",
     default_port=30000,
     repeats=("tp_rank", "pp_rank", "moe_ep_rank"),
     parts=("priority",),

@@ -32,7 +32,6 @@ ENGINE = Engine(
         m.GENERATED: ((sampled("tgi_request_generated_tokens", "sum"),),),
     },
     eras=(Era("tgi_queue_size", until="3.3.7"),),
-    argv_contains="text-generation-router",
     default_port=3000,
     at_finish=True,
     usage_means="tokens reserved for prompts and max_new_tokens, used or not",

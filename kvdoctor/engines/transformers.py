@@ -8,7 +8,6 @@ ENGINE = Engine(
     name="transformers",
     prefixes=(),
     signals={},
-    argv_contains="transformers serve",
     default_port=8000,
     metrics_path="",
 )

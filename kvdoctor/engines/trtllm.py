@@ -62,7 +62,6 @@ ENGINE = Engine(
     renames=(("trtllm:", "trtllm_"),),
     signals={**_ITERATIONS, **_REQUESTS},
     eras=_ERAS,
-    argv_contains="trtllm-serve",
     default_port=8000,
     metrics_path="/prometheus/metrics",
     at_finish=True,

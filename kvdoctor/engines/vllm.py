@@ -185,6 +185,5 @@ ENGINE = Engine(
     signals={**_SCHEDULER, **_PREFIX_CACHE, **_REQUESTS, **_MOVEMENT},
     eras=_ERAS,
     rank_label="engine",
-    argv_contains="vllm",
     default_port=8000,
 )

@@ -69,7 +69,9 @@ def _body(result: Mapping[str, Any]) -> str:
         if key in result:
             return paragraph(f"{result[key]['reason']}. {result[key]['cure']}")
     shown = _tiers(result) if result["probe"] == "tiers" else _rows(result)
-    shown += "".join(paragraph(sentence) for sentence in answer(result["answer"])) if "answer" in result else ""
+    shown += (
+        "".join(paragraph(sentence) for sentence in answer(result["answer"])) if "answer" in result else ""
+    )
     about = result.get("conditions", {}).get("recompute")
     shown += paragraph(f"Recompute {about}.", "soft small") if about else ""
     return shown + "".join(paragraph(note, "soft small") for note in notes(result))

@@ -36,7 +36,6 @@ LAYER_LATENCY_HIGH_S = 150e-6
 PREFILL_FRACTION = 0.5
 # GB/s of one PCIe direction, by generation and lane: measured on x16 26 (gen 4) and 50 (gen 5).
 _PCIE_MEASURED = {3: 13e9, 4: 26e9, 5: 50e9, 6: 100e9}
-_PCIE_LINE = {3: 15.75e9, 4: 31.5e9, 5: 63e9, 6: 126e9}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +69,6 @@ class Gpu:
     def pcie_bytes_per_s(self) -> float | None:
         """Measured bytes/s of large copies over PCIe x16, one direction."""
         return _PCIE_MEASURED.get(self.pcie_gen or 0)
-
-    @property
-    def pcie_line_bytes_per_s(self) -> float | None:
-        """Line rate of PCIe x16, one direction."""
-        return _PCIE_LINE.get(self.pcie_gen or 0)
 
     def bandwidth(self) -> float:
         """Data sheet bytes/s of memory; raises KvdoctorError where no source gives it."""
