@@ -59,11 +59,12 @@ def from_cumulative(cumulative: dict[float, float], total: float, count: float) 
     """Build a histogram from `le` -> cumulative count. None when it has no sum and count to trust.
 
     A text cut before `+Inf` has its count from `_count`; a scrape that raced with an observation may
-    be off by one between buckets, so counts below zero are taken as zero. What is not finite is left out.
+    be off by one between buckets, so counts below zero are taken as zero. What is not finite is left out, and
+    so are bounds below zero: nothing that is read here can be negative.
     """
     if not (0 <= count < math.inf and 0 <= total < math.inf):
         return None
-    cumulative = {b: n for b, n in cumulative.items() if math.isfinite(n) and not math.isnan(b)}
+    cumulative = {b: n for b, n in cumulative.items() if math.isfinite(n) and b >= 0}
     cumulative.setdefault(math.inf, count)
     bounds = sorted(cumulative)
     counts, before = [], 0.0

@@ -70,7 +70,7 @@ def _servers(case: Case) -> Gap | None:
     t, servers = case.traffic, stated(case.facts, "api_server_count")
     if t.lifetime or t.at_finish or t.gaps_of_requests or t.itl is None or t.running is None:
         return None
-    if t.itl.count < ENOUGH:
+    if t.itl.count < ENOUGH or not t.seconds > 0:
         return None
     told = (t.itl.total + (t.ttft.total if t.ttft is not None else 0.0)) / t.seconds
     if t.running.mean < MISSING * max(told, 1.0):

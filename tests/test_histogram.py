@@ -214,3 +214,9 @@ def test_a_split_keeps_the_sum_and_stays_within_the_bounds_of_its_body(found):
     if split.tail:
         assert parts == pytest.approx(found.total)
         assert split.typical * split.body <= sum(n * high for _, high, n in body) * (1 + 1e-9)
+
+
+def test_bounds_below_zero_and_bounds_that_are_no_number_are_left_out():
+    found = from_cumulative({-1.0: 1, math.nan: 1, 1.0: 2, math.inf: 3}, 2.0, 3)
+    assert found is not None
+    assert found.bounds == (1.0, math.inf)

@@ -57,6 +57,7 @@ def test_without_a_word_on_servers_it_may_be_one_of_several():
         pytest.param({"first_tokens": (ENOUGH - 1) // 40, **STREAMS}, id="too few gaps"),
         pytest.param({"first_tokens": 0, "finished": 0}, id="no token"),
         pytest.param({"readings": 1}, id="sums since the start"),
+        pytest.param({"seconds": 0.0, **STREAMS}, id="readings at one moment"),
     ],
 )
 def test_where_little_was_seen_nothing_is_doubted(numbers):
