@@ -88,6 +88,22 @@ def _number(draw: DrawFn, data: bytes, seeds: Sequence[bytes]) -> bytes:
     return data[:at] + draw(st.sampled_from(NUMBERS)).encode() + data[end:]
 
 
+def _value(draw: DrawFn, data: bytes, seeds: Sequence[bytes]) -> bytes:
+    """Put another value at the end of some lines."""
+    lines = data.split(b"\n")
+    for _ in range(draw(st.sampled_from((1, 1, 2, 8)))):
+        at = draw(st.integers(0, len(lines) - 1))
+        lines[at] = lines[at].rpartition(b" ")[0] + b" " + draw(st.sampled_from(NUMBERS)).encode()
+    return b"\n".join(lines)
+
+
+def _label(draw: DrawFn, data: bytes, seeds: Sequence[bytes]) -> bytes:
+    """Put another value between two quotes."""
+    parts = data.split(b'"')
+    at = 2 * draw(st.integers(0, max(0, (len(parts) - 2) // 2))) + 1
+    return b'"'.join([*parts[:at], _token(draw), *parts[at + 1 :]]) if at < len(parts) else data
+
+
 def _drop(draw: DrawFn, data: bytes, seeds: Sequence[bytes]) -> bytes:
     at, size = _place(draw, data), draw(st.integers(1, 2000))
     return data[:at] + data[at + size :]
@@ -160,6 +176,6 @@ def _zipped(draw: DrawFn, data: bytes, seeds: Sequence[bytes]) -> bytes:
 
 
 _EDITS: tuple[Callable[[DrawFn, bytes, Sequence[bytes]], bytes], ...] = (
-    _insert, _replace, _number, _number, _drop, _flip, _cut, _again, _splice, _lines, _pieces, _document, _document,
-    _document, _zipped,
+    _insert, _replace, _number, _value, _value, _label, _drop, _flip, _cut, _again, _splice, _lines, _pieces, _document,
+    _document, _document, _zipped,
 )  # fmt: skip

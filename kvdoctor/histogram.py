@@ -136,7 +136,7 @@ def split_tail(histogram: Histogram, *, factor: float = 2.0) -> Split | None:
     lows = (0.0, *histogram.bounds[:-1])
     rows = list(zip(lows, histogram.bounds, histogram.counts, strict=True))
     mode = max(range(len(rows)), key=lambda i: rows[i][2])
-    if math.isinf(rows[mode][1]):
+    if not 0 < rows[mode][1] < math.inf:
         return Split(histogram.total / histogram.count, math.inf, histogram.count, 0.0, 0.0)
     limit = factor * rows[mode][1]
     body = [(low, high, n) for low, high, n in rows if low < limit]

@@ -216,6 +216,14 @@ def test_a_split_keeps_the_sum_and_stays_within_the_bounds_of_its_body(found):
         assert split.typical * split.body <= sum(n * high for _, high, n in body) * (1 + 1e-9)
 
 
+def test_a_fullest_bucket_that_ends_at_zero_has_no_tail_to_be_cut():
+    found = from_cumulative({0.0: 90, 1.0: 100, math.inf: 100}, 5.0, 100)
+    assert found is not None
+    split = split_tail(found)
+    assert split is not None
+    assert (split.typical, split.tail, split.excess) == (0.05, 0.0, 0.0)
+
+
 def test_bounds_below_zero_and_bounds_that_are_no_number_are_left_out():
     found = from_cumulative({-1.0: 1, math.nan: 1, 1.0: 2, math.inf: 3}, 2.0, 3)
     assert found is not None
