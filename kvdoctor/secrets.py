@@ -15,12 +15,14 @@ _ESCAPE = re.compile(
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 _SURE = r"(?:api[-_]?keys?|secret|passw(?:or)?d|credential|authorization)"
 _WORD = rf"(?:{_SURE}|token(?!i[sz]))"
-_OPTION = re.compile(rf"^--?[\w.-]*{_WORD}[\w.-]*$", re.IGNORECASE)
-_ASSIGNED = re.compile(rf"^(?P<key>[\w.-]*{_WORD}[\w.-]*)=(?P<value>.*)$", re.IGNORECASE | re.DOTALL)
-_USERINFO = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)[^\s/?#]*@", re.IGNORECASE)
-_QUERY = re.compile(rf"(?P<key>[?&;][\w.%-]*{_WORD}[\w.%-]*=)[^&;#\s]*", re.IGNORECASE)
+# Names are looked at up to a length: without one, a long text that someone else wrote takes its square in time.
+_PLAIN, _URL = r"[\w.-]{0,200}", r"[\w.%-]{0,200}"
+_OPTION = re.compile(rf"^--?{_PLAIN}{_WORD}{_PLAIN}$", re.IGNORECASE)
+_ASSIGNED = re.compile(rf"^(?P<key>{_PLAIN}{_WORD}{_PLAIN})=(?P<value>.*)$", re.IGNORECASE | re.DOTALL)
+_USERINFO = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]{0,30}://)[^\s/?#]*@", re.IGNORECASE)
+_QUERY = re.compile(rf"(?P<key>[?&;]{_URL}{_WORD}{_URL}=)[^&;#\s]*", re.IGNORECASE)
 _BEARER = re.compile(r"(?P<kind>\b(?:bearer|basic)\s+)[\w.~+/=-]{8,}", re.IGNORECASE)
-_JSON = re.compile(rf'(?P<key>"[\w.-]*{_WORD}[\w.-]*"\s*:\s*)"(?:[^"\\]|\\.)*"', re.IGNORECASE)
+_JSON = re.compile(rf'(?P<key>"{_PLAIN}{_WORD}{_PLAIN}"\s*:\s*)"(?:[^"\\]|\\.)*"', re.IGNORECASE)
 # `--max-num-batched-tokens 8192` and `--token-x auto` carry no secret: a short number or a plain word
 _HARMLESS = re.compile(r"^(?:\d{1,9}(?:\.\d+)?[kmKM]?|true|false|none|auto)$", re.IGNORECASE)
 

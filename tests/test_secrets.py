@@ -48,3 +48,7 @@ def test_a_password_with_an_at_sign_is_masked_whole() -> None:
 )
 def test_no_control_character_survives(text: str, cleaned: str) -> None:
     assert clean(text) == cleaned
+
+
+def test_credentials_behind_a_scheme_of_any_length_are_masked() -> None:
+    assert "word" not in mask_url("a" * 500 + "://user:word@host/")

@@ -13,7 +13,7 @@ READ_AHEAD = 4
 """How many times the limit is looked at, so that a string full of escape sequences still shows its text."""
 
 _SEQUENCE = re.compile(
-    r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # OSC, DCS, SOS, PM, APC
+    r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\x90\x98\x9d-\x9f]*(?:\x07|\x1b\\|\x9c)"  # OSC, DCS, PM, APC
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
     r"|\x1b[ -/]*[0-~]"  # other escapes
 )

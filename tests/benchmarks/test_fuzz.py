@@ -13,6 +13,8 @@ from benchmarks.fuzz_make import near
 from benchmarks.fuzz_report import Leak, plain
 from benchmarks.fuzz_watch import LIMIT_S, Watch, guard_time
 from kvdoctor.errors import KvdoctorError
+from kvdoctor.render.text import visible
+from kvdoctor.secrets import clean, mask_argv, mask_url
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 INPUTS = sorted(path for path in CORPUS.glob("*/*") if path.parent.name in FEEDS)
@@ -84,6 +86,26 @@ def test_an_input_that_takes_too_long_is_a_failure(monkeypatch):
     assert fault is not None
     assert "Slow" in fault.key
     assert LIMIT_S > 1
+
+
+LONG = {
+    "letters": "a" * 200_000,
+    "words for secrets": "?" + "token" * 40_000,
+    "queries": "?token" * 30_000,
+    "a key": '"' + "token" * 40_000,
+    "an option": "--" + "token-" * 30_000,
+    "introducers": "\x9d" * 200_000,
+    "escapes": "\x1b]" * 100_000,
+    "schemes": "a://a" * 40_000,
+    "blanks": "bearer" + " " * 200_000,
+}
+
+
+@pytest.mark.parametrize("text", LONG.values(), ids=LONG)
+@pytest.mark.parametrize("cleaned", [clean, mask_url, visible, lambda text: mask_argv([text, f"--{text}"])])
+def test_a_long_text_from_outside_is_cleaned_in_time(text, cleaned):
+    fault = Watch(lambda data: cleaned(data.decode()) and None).tried(text.encode())
+    assert fault is None, fault.trace
 
 
 @pytest.mark.parametrize("text", ["\x1b[31m", "\x9b", "\u202e", "\ud800", "\r", "\x00"])
