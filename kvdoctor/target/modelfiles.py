@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kvdoctor.errors import KvdoctorError, Unavailable
 from kvdoctor.model import Gap
-from kvdoctor.secrets import mask_argv
+from kvdoctor.secrets import clean, mask_argv
 from kvdoctor.target.rooted import View, exists, names, read_file
 from kvdoctor.target.words import Options
 
@@ -143,7 +143,7 @@ def _checked(name: str, folder: str, config: dict[str, object], side: dict[str, 
         shape_from_config(config, side=side, name=name)
     except KvdoctorError as error:
         return Served(name, folder, gaps=(Gap("model", error.message, error.hint),))
-    facts = {"model": name, "model_config": json.dumps(config)}
+    facts = {"model": clean(name), "model_config": json.dumps(config)}
     if side is not None:
         facts["model_side"] = json.dumps(side)
     return Served(name, folder, tuple(facts.items()))
@@ -158,5 +158,5 @@ def _by_name(found: Served) -> Served:
     except KvdoctorError:
         return found
     note = Gap("model", f"the shape of {found.name} was taken by its name", "--model PATH of its config.json")
-    facts = (("model", found.name), ("model_config", json.dumps(config)))
+    facts = (("model", clean(found.name)), ("model_config", json.dumps(config)))
     return Served(found.name, found.folder, facts, (*found.gaps, note))
