@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from kvdoctor import around
 from kvdoctor.case import COST, OF_TTFT, Case
-from kvdoctor.judge import Judgement
+from kvdoctor.halt import Halt
+from kvdoctor.judge import Judgement, stopped
 from kvdoctor.model import Basis, Bound, Confidence, Metric, State, Verdict
 from kvdoctor.queue_wait import queue_wait
 from kvdoctor.service import Quantile
@@ -82,11 +83,22 @@ def confidence(case: Case, judgement: Judgement, restarts: int) -> tuple[Confide
 
 def _quiet(case: Case, judgement: Judgement) -> tuple[Confidence, tuple[str, ...]]:
     """A gauge is believed only if a counter moved: a stall that nothing but standing gauges shows is a hint."""
+    halt = stopped(case) if judgement.state is State.STALLED else None
+    if halt is not None:
+        return _halted(halt)
     reason = f"no token in {duration(case.traffic.seconds)}"
     moved = any(g is not None and g.changes for g in (case.traffic.running, case.traffic.waiting))
     if judgement.state is State.STALLED and not moved and not case.timeline.counters_moved():
         return Confidence.LOW, (reason, "gauges and counters all stand still, so the gauges may be stale")
     return (Confidence.HIGH if case.traffic.seconds >= SHORT_SECONDS else Confidence.MEDIUM), (reason,)
+
+
+def _halted(halt: Halt) -> tuple[Confidence, tuple[str, ...]]:
+    """Gauges that stand still as well agree with what began and did not end, and may yet be stale."""
+    reason = f"no token in the last {duration(halt.seconds)}"
+    if halt.moving:
+        return Confidence.HIGH, (reason, "the gauges of pending requests still move")
+    return Confidence.MEDIUM, (reason, "the gauges stand still as well, so they may be stale")
 
 
 def _limits(case: Case, judgement: Judgement, restarts: int) -> list[tuple[Confidence, str]]:

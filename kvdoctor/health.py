@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from kvdoctor import metrics as m
 from kvdoctor.case import Case
 from kvdoctor.histogram import Histogram, interpolated
 from kvdoctor.ledger import KV_LOAD, QUEUE
 from kvdoctor.model import Bound, Finding, Metric, Verdict
+from kvdoctor.units import count
 
 WAITS = 0.05
 """Share of a request's seconds in waits and stalls, from which a service is not healthy (rule 3)."""
@@ -13,6 +15,8 @@ AVOIDABLE = 0.10
 """Share of a request's seconds in prefill that is known to be avoidable, likewise (rule 3)..."""
 AVOIDABLE_SECONDS = 0.05
 """...unless it is fewer seconds than this."""
+LATE = 0.05
+"""Share of requests still without a first token after TTFT's objective, from which its p95 is missed."""
 TAIL = 3.0
 """ITL p99 over p50 from which there is a tail (rule 3), judged on the bounds of their buckets."""
 
@@ -35,11 +39,31 @@ def tail(histogram: Histogram | None) -> bool:
     return middle is not None and high is not None and high.low >= TAIL * middle.high
 
 
+def overdue(case: Case) -> float:
+    """How many wait at the end for longer than TTFT may take: no histogram counts them yet.
+
+    Of those who waited so long ago, at most as many as first tokens came since are through, in whatever order.
+    0 where preempted requests may be among them, where first tokens are told only when requests end, and by a
+    gauge that never changes, which may be stale.
+    """
+    t, line = case.traffic, case.timeline
+    if t.lifetime or t.preemptions or t.at_finish or t.waiting is None or not t.waiting.changes:
+        return 0.0
+    then = line.source.at[line.last] - case.objective.ttft_p95
+    waited = [value for at, value in line.series(m.WAITING) if at <= then]
+    through = line.sample_series(m.TTFT, "count")
+    before = [value for at, value in through if at <= then]
+    return max(0.0, waited[-1] - (through[-1][1] - before[-1])) if waited and before else 0.0
+
+
 def unhealthy(case: Case, findings: tuple[Finding, ...]) -> tuple[str, ...]:
     """List what speaks against a clean bill of health; empty when nothing does."""
     reasons = [
         f"{metric.value.upper()} p95 misses its objective" for metric, r in misses(case).items() if r > 1
     ]
+    late = overdue(case)
+    if late > LATE * (case.traffic.first_tokens + late):
+        reasons.append(f"{count(late)} requests have waited longer than the TTFT objective, and still wait")
     waits = case.stall + case.kv_stall
     if case.ttft is not None:
         waits += case.ttft.part(QUEUE) + case.ttft.part(KV_LOAD)

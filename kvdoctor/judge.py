@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
+from kvdoctor.halt import HALT_SECONDS, Halt, halted
 from kvdoctor.health import avoidable, misses, tail, unhealthy
 from kvdoctor.model import Bound, Finding, Metric, State, Verdict
 
@@ -18,8 +19,8 @@ PACES = 0.5
 THRASH = 0.25
 """Stall after preemptions over the costliest effect of a full pool, from which preemption is named: the
 preempted come back before those that wait, who then wait for them too."""
-STALLED_SECONDS = 10.0
-"""Window without any token from which pending work counts as stalled: a long prefill can take seconds."""
+STALLED_SECONDS = HALT_SECONDS
+"""Window without any token from which pending work counts as stalled."""
 
 RANK = {Verdict.LIKELY: 0, Verdict.POSSIBLE: 1, Verdict.RULED_OUT: 2, Verdict.NO_DATA: 3}
 """The order of findings in a report."""
@@ -159,6 +160,11 @@ def _quiet(case: Case) -> State | None:
     return State.STALLED if pending > 0 and t.seconds >= STALLED_SECONDS else State.INSUFFICIENT
 
 
+def stopped(case: Case) -> Halt | None:
+    """Return what stands still at the end of a window in which tokens came; None where nothing does."""
+    return halted(case.timeline) if _quiet(case) is None else None
+
+
 def _downgraded(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """A lifetime figure never names a cause of now: likely becomes possible."""
     return tuple(replace(f, verdict=Verdict.POSSIBLE) if f.verdict is Verdict.LIKELY else f for f in findings)
@@ -171,6 +177,8 @@ def judge(case: Case, findings: tuple[Finding, ...], slow: str | None = None) ->
     if case.traffic.lifetime:
         whole = State.IDLE if quiet is State.IDLE and not case.traffic.finished else State.INSUFFICIENT
         return Judgement(whole, metric, None, dict.fromkeys(Metric, whole), (), _downgraded(findings))
+    if stopped(case) is not None:
+        quiet = State.STALLED
     if quiet is not None:
         return Judgement(quiet, metric, None, dict.fromkeys(Metric, quiet), (), findings)
     reasons = unhealthy(case, findings)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kvdoctor.case import Case
-from kvdoctor.judge import Judgement
+from kvdoctor.halt import Halt
+from kvdoctor.judge import Judgement, stopped
 from kvdoctor.ledger import FIRST_STEP
 from kvdoctor.model import FAMILY, Bound, Confidence, Finding, Ledger, Metric, Part, State, Verdict
 from kvdoctor.units import duration, percent
@@ -71,7 +72,7 @@ def summary(case: Case, judgement: Judgement, level: Confidence) -> str:
     if state is State.IDLE:
         return f"Idle: nothing ran, nothing waited and no token came in {window}."
     if state is State.STALLED:
-        return f"Stalled: requests are pending and no token came in {window}."
+        return _stalled(stopped(case), window)
     if state is State.HEALTHY:
         ceiling = "" if case.machine.bandwidth is not None else " Bandwidth was not judged."
         return f"Healthy: objectives met, nobody waits to speak of, no ITL tail.{ceiling}"
@@ -87,6 +88,14 @@ def summary(case: Case, judgement: Judgement, level: Confidence) -> str:
     )
     told = f"It explains {share} of a request's time" if case.currency else "Of requests nothing is known"
     return f"{title}: {finding.argument} {told} ({level.value} confidence)."
+
+
+def _stalled(halt: Halt | None, window: str) -> str:
+    """Say what stands still: all of the engine, or some of its ranks while the others go on."""
+    if halt is None:
+        return f"Stalled: requests are pending and no token came in {window}."
+    whose = f" on rank {', '.join(halt.ranks)} while the others go on" if halt.ranks else ""
+    return f"Stalled: requests are pending and no token came in the last {duration(halt.seconds)}{whose}."
 
 
 def next_measurement(case: Case, judgement: Judgement) -> str:
