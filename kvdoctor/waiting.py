@@ -34,6 +34,8 @@ class WaitShares:
     """Readings with someone waiting."""
     limit_at: float = 0.0
     """Highest number running while someone waited."""
+    held: float = 0.0
+    """Share of the readings with someone waiting at which exactly that many ran."""
 
 
 def _blocked(usage: float, need: float, running: float, peak: float, preempting: bool) -> bool:
@@ -44,7 +46,7 @@ def _blocked(usage: float, need: float, running: float, peak: float, preempting:
 def wait_shares(timeline: Timeline, traffic: Traffic) -> WaitShares:
     """Sort the waiting of all ranks by what stood in its way."""
     totals = {"blocks": 0.0, "limit": 0.0, "other": 0.0, "unknown": 0.0}
-    readings, at_limit, highest = 0, 0, 0.0
+    readings, at_limit, held, highest = 0, 0, 0, 0.0
     need = 0.0
     if traffic.pool_tokens and traffic.prompt_per_request:
         need = traffic.prompt_per_request / traffic.pool_tokens
@@ -61,6 +63,7 @@ def wait_shares(timeline: Timeline, traffic: Traffic) -> WaitShares:
             readings += 1
             near = peak > 0 and running.get(t, 0.0) >= AT_LIMIT * peak
             at_limit += near
+            held += near and running[t] == peak
             if t not in usage:
                 reason = "unknown"
             elif _blocked(usage[t], need, running.get(t, 0.0), peak, traffic.preemptions > 0):
@@ -74,4 +77,4 @@ def wait_shares(timeline: Timeline, traffic: Traffic) -> WaitShares:
     totals[name] = other
     whole = sum(totals.values())
     shares = {k: v / whole for k, v in totals.items()} if whole else {}
-    return WaitShares(**shares, readings=readings, limit_at=highest)
+    return WaitShares(**shares, readings=readings, limit_at=highest, held=held / readings if readings else 0.0)

@@ -7,12 +7,16 @@ from kvdoctor.case import COST, Case
 from kvdoctor.causes import hostdisk
 from kvdoctor.causes.common import NOT_EXPORTED
 from kvdoctor.ledger import QUEUE
-from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Metric, Verdict
+from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
 from kvdoctor.units import count, duration
 from kvdoctor.waiting import FULL
 
 MAIN = 0.5
 """Share of the waiting that must be for blocks before blocks are named, as for queueing's other reasons."""
+
+HELD = 0.8
+"""Share of the readings at which exactly the highest number runs, from which a limit may hold the batch too: blocks
+free up one by one and fit requests of all sizes, so that a batch which they limit goes up and down."""
 
 
 def _usage(case: Case) -> Evidence:
@@ -72,6 +76,15 @@ def preemption(case: Case) -> Finding:
     )
 
 
+def _limit(case: Case) -> tuple[Gap, ...]:
+    """Say that a number of sequences may hold the batch as well, where it never goes up or down."""
+    if case.waits.held < HELD:
+        return ()
+    number = count(case.waits.limit_at)
+    reason = f"exactly {number} run whenever somebody waits: a limit of that many may hold them as well as the pool"
+    return (Gap("limit", reason, "compare with the limit on sequences (vLLM: --max-num-seqs); raise both"),)
+
+
 def admission(case: Case) -> Finding:
     """Requests wait because the pool has no room for their blocks."""
     queue = case.ttft.part(QUEUE) if case.ttft else 0.0
@@ -90,8 +103,8 @@ def admission(case: Case) -> Finding:
         return Finding(Bound.CAPACITY, Verdict.RULED_OUT, "admission", why, evidence=evidence)
     why = f"Requests wait {duration(queue)} for a place, mostly while the pool has no room for one more."
     return Finding(
-        Bound.CAPACITY, Verdict.LIKELY, "admission", why, Metric.TTFT, cost, cost, evidence, (),
-        (_bigger_pool(case, cost),),
+        Bound.CAPACITY, Verdict.LIKELY, "admission", why, Metric.TTFT, cost, cost, evidence,
+        _limit(case), (_bigger_pool(case, cost),),
     )  # fmt: skip
 
 
