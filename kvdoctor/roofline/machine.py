@@ -16,6 +16,8 @@ from kvdoctor.units import rate_bytes
 
 # What the driver opens: without one of these there is no NVIDIA card to ask for.
 _DRIVER_NODES = ("/dev/nvidiactl", "/dev/dxg")
+LEAST_BANDWIDTH = 1.0
+"""Bytes/s below which no memory is: what is divided by tokens/s at such a rate is no number any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +95,8 @@ def card_of(
     gpu = _named(name)
     found = _probed(measured) if measured is not None else None
     rate, basis = _bandwidth(gpu, bandwidth, measured, found)
-    if rate is not None and not 0 < rate < float("inf"):
-        raise KvdoctorError("a bandwidth must be above zero", "give it in GB/s: --bandwidth 3350")
+    if rate is not None and not LEAST_BANDWIDTH <= rate < float("inf"):
+        raise KvdoctorError("a bandwidth must be above zero, and finite", "give it in GB/s: --bandwidth 3350")
     if peak is not None and peak <= 0:
         raise KvdoctorError("a peak must be above zero", "give it in dense TFLOPS: --peak 989")
     return Card(

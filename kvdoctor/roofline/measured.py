@@ -162,19 +162,24 @@ def from_text(text: str) -> Measured | None:
 
 def _is(value: object, wants_text: bool) -> bool:
     """Whether it is text, or a number of at least zero."""
-    return isinstance(value, str) if wants_text else _number(value) >= 0
+    return isinstance(value, str) if wants_text else number(value) >= 0
 
 
-def _number(value: object) -> float:
-    """A finite number, else -1."""
-    fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if fits and isinstance(value, int | float) else -1.0
+def number(value: object) -> float:
+    """A finite number, else -1: JSON's whole numbers have no limit, a float's range has."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return -1.0
+    try:
+        found = float(value)
+    except OverflowError:
+        return -1.0
+    return found if math.isfinite(found) else -1.0
 
 
 def of_result(result: Mapping[str, object]) -> Measured | None:
     """What the JSON of `kvdoctor probe decode` or `hbm` says; None without the rates that it must have."""
-    achieved, probe = _number(result.get("achieved_bytes_per_s")), str(result.get("probe"))
-    read = _number(result.get("plain_read_bytes_per_s")) if probe == "decode" else achieved
+    achieved, probe = number(result.get("achieved_bytes_per_s")), str(result.get("probe"))
+    read = number(result.get("plain_read_bytes_per_s")) if probe == "decode" else achieved
     if achieved <= 0 or read <= 0:
         return None
     given = result.get("conditions")
@@ -189,9 +194,9 @@ def of_result(result: Mapping[str, object]) -> Measured | None:
     )
     if probe != "decode":
         return common
-    numbers = {name: max(0.0, _number(told.get(name))) for name in ("batch", "context")}
+    numbers = {name: max(0.0, number(told.get(name))) for name in ("batch", "context")}
     words = {name: str(told.get(name, "")) for name in ("model", "weights", "kv_dtype")}
-    step = max(0.0, _number(result.get("bytes_per_step")))
+    step = max(0.0, number(result.get("bytes_per_step")))
     return Measured(**{**asdict(common), **numbers, **words, "decode": achieved, "step_bytes": step})
 
 
@@ -203,7 +208,7 @@ def _disturbed(result: Mapping[str, object], told: Mapping[str, object]) -> str:
     about = (
         [row.get("conditions") for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
     )
-    shares = [_number(one.get("on_processor")) for one in (told, *about) if isinstance(one, Mapping)]
+    shares = [number(one.get("on_processor")) for one in (told, *about) if isinstance(one, Mapping)]
     least = min((share for share in shares if share >= 0), default=1.0)
     if least < BUSY:
         return f"other work left the probe {percent(least)} of its processors' time"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kvdoctor.errors import Misuse
-from kvdoctor.roofline.measured import Measured, of_result
+from kvdoctor.roofline.measured import Measured, number, of_result
 
 # A file of a probe is a few kilobytes.
 _LARGEST_FILE = 16 * 2**20
@@ -54,13 +54,16 @@ def _nothing(results: list[dict[str, object]], path: Path) -> Misuse:
 def _text(path: Path) -> str:
     """The file's text."""
     try:
-        if path.stat().st_size > _LARGEST_FILE:
-            raise Misuse(f"{path} is too large for a probe's result", _CURE)
-        return path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            found = file.read(_LARGEST_FILE + 1)
+        text = found.decode("utf-8")
     except UnicodeDecodeError as error:
         raise Misuse(f"{path} is no text", _CURE) from error
     except OSError as error:
         raise Misuse(f"{path} can't be read: {error.strerror}", _CURE) from error
+    if len(found) > _LARGEST_FILE:
+        raise Misuse(f"{path} is too large for a probe's result", _CURE)
+    return text
 
 
 def _documents(text: str, path: Path) -> list[object]:
@@ -79,12 +82,11 @@ def rates_in(node: object) -> Iterator[float]:
     """Every rate in a tool's JSON, at any depth: `achieved_bytes_per_s`, else the rows' `bytes_per_s`."""
     if isinstance(node, dict):
         for key in _RATE_KEYS:
-            value = node.get(key)
-            if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
-                yield float(value)
+            if (value := number(node.get(key))) > 0:
+                yield value
                 return
-        for value in node.values():
-            yield from rates_in(value)
+        for inner in node.values():
+            yield from rates_in(inner)
     elif isinstance(node, list):
-        for value in node:
-            yield from rates_in(value)
+        for inner in node:
+            yield from rates_in(inner)

@@ -119,6 +119,7 @@ def test_a_row_of_the_memory_probe_tells_of_other_work_too() -> None:
         {},
         {"achieved_bytes_per_s": "fast"},
         {"achieved_bytes_per_s": float("nan")},
+        {"achieved_bytes_per_s": 10**400, "plain_read_bytes_per_s": 10**400},
         {"achieved_bytes_per_s": 0, "plain_read_bytes_per_s": 1},
         {"achieved_bytes_per_s": 1e9},
     ],
@@ -217,6 +218,15 @@ def test_what_is_no_file_or_no_text_is_misuse(tmp_path: Path) -> None:
 def test_rates_are_found_at_any_depth_and_nothing_else_is() -> None:
     rows = {"a": [{"bytes_per_s": 2.0, "achieved_bytes_per_s": 1.0}, {"b": {"bytes_per_s": 3}}], "rate": 9}
     assert list(rates_in(rows)) == [1.0, 3.0]
+
+
+def test_numbers_beyond_a_floats_range_are_no_rates() -> None:
+    assert list(rates_in([{"bytes_per_s": 10**400}, {"bytes_per_s": float("inf")}])) == []
+
+
+def test_a_file_without_an_end_is_misuse() -> None:
+    with pytest.raises(Misuse, match="too large for a probe's result"):
+        measured_in(Path("/dev/zero"))
 
 
 def test_the_roofline_gives_the_probes_own_step_back(tmp_path: Path) -> None:
