@@ -153,10 +153,18 @@ def _verdict_limits(case: Case, judgement: Judgement) -> list[tuple[Confidence, 
 
 
 def _rival(judgement: Judgement) -> str | None:
-    """Name a possible hit-rate finding that would explain the same prefill."""
+    """Name a possible loss of hits that would explain the same prefill."""
     if judgement.finding is None or judgement.finding.bound is not Bound.COMPUTE:
         return None
     for finding in judgement.findings:
         if finding.bound is Bound.HIT_RATE and finding.verdict is Verdict.POSSIBLE and finding.share_seconds:
             return "hit_rate could be behind it: counters cannot tell new prompts from mismatched ones"
+        if (
+            finding.subclass == "prefix_eviction"
+            and finding.verdict is Verdict.POSSIBLE
+            and finding.share_seconds
+        ):
+            return (
+                "prefix_eviction could be behind it: whether evicted blocks were wanted again is not counted"
+            )
     return None

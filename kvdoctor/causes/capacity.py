@@ -5,10 +5,10 @@ from __future__ import annotations
 from kvdoctor import metrics as m
 from kvdoctor.case import COST, Case
 from kvdoctor.causes import hostdisk
-from kvdoctor.causes.common import NOT_EXPORTED
+from kvdoctor.causes.common import NOT_EXPORTED, queue_behind_prefill
 from kvdoctor.ledger import QUEUE
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
-from kvdoctor.units import count, duration
+from kvdoctor.units import count, duration, percent
 from kvdoctor.waiting import FULL
 
 MAIN = 0.5
@@ -88,7 +88,8 @@ def _limit(case: Case) -> tuple[Gap, ...]:
 def admission(case: Case) -> Finding:
     """Requests wait because the pool has no room for their blocks."""
     queue = case.ttft.part(QUEUE) if case.ttft else 0.0
-    cost = queue * case.waits.blocks
+    behind = 0.0 if case.traffic.preemptions else queue_behind_prefill(case)
+    cost = queue * case.waits.blocks * (1 - behind)
     evidence = (
         case.evidence("queue time of a request", queue, "seconds", of=(m.QUEUE, m.WAITING)),
         case.evidence("share of waiting with no room in the pool", case.waits.blocks, "ratio", threshold=MAIN,
@@ -102,6 +103,8 @@ def admission(case: Case) -> Finding:
         why = "Nobody to speak of waits for blocks."
         return Finding(Bound.CAPACITY, Verdict.RULED_OUT, "admission", why, evidence=evidence)
     why = f"Requests wait {duration(queue)} for a place, mostly while the pool has no room for one more."
+    if behind:
+        why += f" {percent(behind)} of the time goes to prefill, which a larger pool would not shorten."
     return Finding(
         Bound.CAPACITY, Verdict.LIKELY, "admission", why, Metric.TTFT, cost, cost, evidence,
         _limit(case), (_bigger_pool(case, cost),),

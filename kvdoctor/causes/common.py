@@ -23,6 +23,23 @@ def seconds_per_computed_token(case: Case) -> float | None:
     return case.prefill * t.first_tokens / t.computed
 
 
+PACES = 0.5
+"""Share of the time spent in prefill from which the prefill itself is the pace: no chunking and no room helps."""
+
+
+def queue_behind_prefill(case: Case) -> float:
+    """Share of the queue that prefill makes: the time that it takes, from `PACES` on, whatever those who wait lack.
+
+    A pool fills up when requests leave slowly because the steps are full of prefill, and a larger one would compute
+    no prompt faster. Where sequences were preempted the prefill is in part the pool's own doing, and waiting for
+    blocks is not counted.
+    """
+    busy = case.traffic.prefill_share or 0.0
+    if busy < PACES:
+        return 0.0
+    return busy * (1 - case.waits.blocks) if case.traffic.preemptions else busy
+
+
 def per_request(case: Case, total: float) -> float:
     """A total of the window over its first tokens."""
     return total / case.traffic.first_tokens if case.traffic.first_tokens else 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvdoctor import metrics as m
 from kvdoctor.case import COST, NOTICED, Case
-from kvdoctor.causes.common import NO_TRAFFIC, NOT_EXPORTED
+from kvdoctor.causes.common import NO_TRAFFIC, NOT_EXPORTED, PACES, queue_behind_prefill
 from kvdoctor.ledger import IN_STEP, PREFILL, QUEUE, STEP_UNDER_WAY
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
 from kvdoctor.units import duration, percent
@@ -17,8 +17,6 @@ TAIL_GAPS = 5
 """Gaps above twice the mode below which a tail is an accident."""
 WITNESS = 0.5
 """Prefill seconds of all requests over the decode excess that they should explain, from which they do."""
-PACES = 0.5
-"""Share of the time spent in prefill from which no chunking helps: the prefill itself is the pace."""
 POOR_ACCEPT = 0.3
 """Accepted over drafted tokens below which a verify step of several tokens gains little."""
 
@@ -35,7 +33,7 @@ def prefill(case: Case) -> Finding:
     own = case.ttft.part(PREFILL)
     busy = case.traffic.prefill_share or 0.0
     behind = case.ttft.part(STEP_UNDER_WAY) * busy
-    queued = case.ttft.part(QUEUE) * busy * (1 - case.waits.blocks) if busy >= PACES else 0.0
+    queued = case.ttft.part(QUEUE) * queue_behind_prefill(case)
     cost = own + behind + queued
     evidence = (
         case.evidence("prefill in TTFT", own, "seconds", threshold=MAIN * case.ttft.seconds, of=(m.PREFILL,)),

@@ -6,7 +6,14 @@ import itertools
 
 from kvdoctor import metrics as m
 from kvdoctor.case import COST, Case
-from kvdoctor.causes.common import NO_TIER, NO_TRAFFIC, NOT_EXPORTED, seconds_per_computed_token
+from kvdoctor.causes.common import (
+    NO_TIER,
+    NO_TRAFFIC,
+    NOT_EXPORTED,
+    queue_behind_prefill,
+    seconds_per_computed_token,
+)
+from kvdoctor.ledger import AVOIDABLE, QUEUE
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
 from kvdoctor.units import count, duration, percent
 
@@ -209,7 +216,9 @@ def short_prefix(case: Case) -> Finding:
 
 def prefix_mismatch(case: Case) -> Finding:
     """Prompts may differ early on. Counters alone can never make this likely."""
-    rate, avoidable = case.traffic.hit_rate, case.ttft.part("prefill_avoidable") if case.ttft else 0.0
+    rate, avoidable = case.traffic.hit_rate, case.ttft.part(AVOIDABLE) if case.ttft else 0.0
+    if case.ttft is not None and queue_behind_prefill(case):
+        avoidable += case.ttft.part(QUEUE) * queue_behind_prefill(case)
     evidence = (
         case.evidence("prefix cache hit rate", rate, "ratio", threshold=LOW,
                       of=(m.PREFIX_HITS, m.PREFIX_QUERIES)),

@@ -6,7 +6,7 @@ import pytest
 from loads import case, case_of, endpoint, finding
 
 from kvdoctor.case import NOTICED, OF_TTFT
-from kvdoctor.causes import capacity
+from kvdoctor.causes import capacity, compute, hit_rate
 from kvdoctor.model import Finding, Metric, Verdict
 
 TAIL = {"itl_buckets": {0.01: 3000.0, 0.5: 800.0}, "itl_sum": 3000 * 0.008 + 800 * 0.3}
@@ -125,3 +125,29 @@ def test_one_reading_with_swapped_requests_costs_no_nan():
     told = endpoint(readings=1, seconds=0).series("vllm:num_requests_swapped", 3)
     found = finding(capacity.check(case_of(told)), "swap")
     assert (found.verdict, found.share_seconds) == (Verdict.POSSIBLE, 0.0)
+
+
+PROMPTS = {
+    **QUEUED, "usage": 0.95, "queue_mean": 0.8, "prompt": 5000, "hits": 0, "step_tokens": 2048,
+    "step_buckets": {2048.0: 1000}, "preemptions": 0,
+}  # fmt: skip
+"""Steps of up to 2,048 tokens, 5,000 of 5,020 of them of prompts, before a pool that is full."""
+
+
+@pytest.mark.parametrize(
+    ("numbers", "admission", "prefill", "mismatch"),
+    [
+        # With four times the blocks a simulation of such a load kept its TTFT: 14.9 s in place of 18.0 s.
+        pytest.param({}, Verdict.RULED_OUT, Verdict.LIKELY, Verdict.POSSIBLE, id="steps full of prompts"),
+        pytest.param(
+            {"step_buckets": None, "step_tokens": 8}, Verdict.LIKELY, Verdict.RULED_OUT, Verdict.RULED_OUT,
+            id="steps of few tokens",
+        ),
+        pytest.param({"preemptions": 3}, Verdict.LIKELY, Verdict.RULED_OUT, Verdict.RULED_OUT, id="preempted"),
+    ],
+)  # fmt: skip
+def test_a_pool_that_fills_up_behind_prefill_is_a_symptom(numbers, admission, prefill, mismatch):
+    held = case(**{**PROMPTS, **numbers})
+    assert finding(capacity.check(held), "admission").verdict is admission
+    assert finding(compute.check(held), "prefill").verdict is prefill
+    assert finding(hit_rate.check(held), "prefix_mismatch").verdict is mismatch
