@@ -64,6 +64,8 @@ def _quiet(view: LogView) -> State | None:
     occupied = view.values(lm.GPU_BUSY)
     if occupied and max(occupied) <= UNUSED and not view.flowing and not view.values(lm.CONCURRENCY):
         return State.IDLE
+    if view.running is not None and view.waiting is None and view.running.peak == 0 and not view.flowing:
+        return State.IDLE
     if view.running is None or view.waiting is None:
         return None
     if not view.flowing and view.running.peak == 0 and view.waiting.peak == 0:

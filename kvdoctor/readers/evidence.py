@@ -14,6 +14,7 @@ from kvdoctor.model import Cost, Gap
 from kvdoctor.quantity import Quantity
 from kvdoctor.readers.figures import Figure, figures
 from kvdoctor.readers.rows import facts, normal, quantity_of
+from kvdoctor.readers.sides import whole_names
 from kvdoctor.recording import Column, Labels, Recording, Source, add_reading
 
 KIND = "report"
@@ -24,10 +25,14 @@ _CURED = re.compile(
     r"\bafter$|\bafter (the |matching |also )?(fix|change|patch|upgrad|updat|flag|disabl|switch|enabl)"
     r"|\bfixed\b|with (the )?fix"
 )
-_CHANGED = re.compile(r"^(on|off|with|without|before|after|enabled|disabled|old|new)$")
 _AT_USAGE = re.compile(r"at ([\d.]+) ?% kv")
 _AT_LOAD = re.compile(
-    r"(?:concurrency|bs|batch|clients?|users?) ?=? ?(\d+)|(\d+) (?:concurrent|clients|users)"
+    r"(?:concurrency|bs|batch|clients?|users?|qps|rps|(?:request|arrival) rate) ?=? ?(\d+(?:\.\d+)?)"
+    r"|(\d+) (?:concurrent|clients|users)|(\d+(?:\.\d+)?) ?(?:qps|rps|req/s)"
+)
+_AT_LENGTH = re.compile(
+    r"(?:prompt|input|context|ctx|isl|prefix)(?: (?:length|len|size|tokens|depth))? ?=? ?(?:of |at )?"
+    r"(?:\d+k? )?(\d+(?:\.\d+)?)(k?)(?![\w.])|(\d+(?:\.\d+)?)(k?) (?:tokens? (?:of )?)?(?:prompt|input|context|ctx)"
 )
 _WITH = re.compile(r"\bwith (one|two|three|four|five|six|eight|ten|\d+) (?:requests|sequences|users|reqs)")
 _WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "eight": 8, "ten": 10}
@@ -82,7 +87,7 @@ def _row(number: int, row: Mapping[str, object]) -> Iterable[Stated]:
     base: Labels = (("row", str(number)), ("as", title[:120]), ("kind", kind))
     for name, value in _parts(title, text):
         plain = normal(name)
-        labels = (*base, *_conditions(plain))
+        labels = (base[0], ("as", name[:120]), base[2], *_conditions(plain))
         yield from (Stated(quantity, one, labels) for quantity, one in facts(kind, plain, value))
         yield from _numbers(plain, kind, value, labels)
     yield from _asides(normal(title), normal(text), base)
@@ -109,22 +114,18 @@ def _parts(name: str, value: str) -> list[tuple[str, str]]:
     names, values = (re.split(r"\s+/\s+", text) for text in (name, value))
     if len(names) != len(values) or len(names) < 2:
         return [(name, value)]
-    whole = [names[0]]
-    for part in names[1:]:
-        changed = _CHANGED.match(part.strip().lower())
-        whole.append(f"{names[0].rsplit(' ', 1)[0]} {part}" if changed else part)
-    last = whole[-1].split(" ", 1)
-    if len(last) > 1 and len(names[0].split()[-1:]) and not quantity_of(normal(whole[0]), ""):
-        whole = [
-            part if quantity_of(normal(part), "") else f"{part} {last[1]}" for part in whole[:-1]
-        ] + whole[-1:]
-    return list(zip(whole, values, strict=True))
+    kinds = {figure.kind for text in values for figure in figures(text)} or {""}
+    return list(zip(whole_names(names, kinds), values, strict=True))
 
 
 def _conditions(name: str) -> Labels:
-    """Return under which load a figure was taken, where its name tells."""
-    load = _AT_LOAD.search(name)
-    return (("load", load[1] or load[2]),) if load else ()
+    """Return under which load, and at which length of the prompt, a figure was taken, where its name tells."""
+    load, length = _AT_LOAD.search(name), _AT_LENGTH.search(name)
+    told: Labels = (("load", load[1] or load[2] or load[3]),) if load else ()
+    if length:
+        number = float(length[1] or length[3]) * (1000 if length[2] or length[4] else 1)
+        told = (*told, ("length", f"{number:g}"))
+    return told
 
 
 def _asides(name: str, value: str, labels: Labels) -> Iterable[Stated]:

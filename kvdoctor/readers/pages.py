@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
@@ -99,6 +100,10 @@ def _note(line: bytes) -> Iterator[tuple[str, object]]:
         yield from note.items()
 
 
+_JSON = re.compile(rb"\{|\[\s*(?:[\[{\"\]]|-?\d+(?:\.\d+)?\s*[,\]])")
+"""How JSON begins; a log's line may begin with a time in brackets."""
+
+
 def foreign(name: str, text: bytes) -> KvdoctorError:
     """Return the error for a file that is no metrics page, naming what it looks like."""
     start = text[:4096].lstrip()
@@ -108,7 +113,7 @@ def foreign(name: str, text: bytes) -> KvdoctorError:
         what = "is binary, and no kvdoctor recording"
     elif start.startswith(b"<"):
         what = "is a web page, not a metrics page"
-    elif start.startswith((b"{", b"[")):
+    elif _JSON.match(start):
         what = "is JSON, not a metrics page"
     elif not start:
         what = "is empty"

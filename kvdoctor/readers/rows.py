@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from kvdoctor import logmetrics as lm
@@ -48,9 +48,13 @@ NAMES: tuple[Name, ...] = (
           PLAIN, "time"),
     _name(m.PREEMPTIONS, r"preempt|retract", PLAIN),
     _name(lm.NO_SPACE, r"(no|find) (free )?space.*kv|kv.*(no|out of) space", PLAIN),
+    _name(lm.PREFILL_TIME, r"^prompt (eval|processing)( time)?\b|prefill (time|took|duration|latency)", TIME, "chunk"),
+    _name(lm.DECODE_TIME, r"^(eval|decode|generation) (time|took|duration)\b", TIME),
     _name(lm.PREFILL_RATE, r"prefill (rate|throughput|speed)|prompt eval (rate|speed)|prefill tok/s", RATE),
     _name(lm.PROMPT_RATE, r"(prompt|input) throughput", RATE),
     _name(lm.GENERATION_RATE, r"(generation|gen|output|decode) throughput|^throughput", RATE),
+    _name(lm.OFFERED, r"(request|arrival|offered) (rate|load)|\bqps\b", PLAIN),
+    _name(lm.SERVED, r"request throughput|requests? (per second|served)|completed requests per", PLAIN),
     _name(lm.DECODE_RATE, r"decode|generation (rate|speed)|single stream|eval rate|tok/s|tokens per second", RATE,
           "time|ms"),
     _name(lm.TTFT, r"\bttft\b|first token|time to first", TIME, r"\bsum\b|count"),
@@ -59,7 +63,8 @@ NAMES: tuple[Name, ...] = (
           TIME),
     _name(lm.TRANSFER_TIME, r"transfer|xfer|time for (write|read)|hand ?over|kv (send|recv|receive)", TIME),
     _name(lm.TRANSFER_RATE, r"transfer|xfer|nixl|network|rdma|inter ?node|link (rate|speed)", BYTE_RATE),
-    _name(lm.STORE_TIME, r"\b(stor(e|ing)|save|saving|put|backup|offload|swap out)\b", TIME),
+    _name(lm.STORE_TIME, r"\b(storing|store (time|cost|latency|duration|per|of|to)|save|saving|put|backup|offload|"
+          r"swap out)\b|^store( \d.*)?$", TIME, r"\bhits?\b|\brun\b|total|request|wall"),
     _name(lm.STORE_RATE, r"\b(store|save|put|backup|offload)\b", BYTE_RATE),
     _name(lm.LOAD_TIME, r"retriev|\b(load|fetch|prefetch|onboard|get|swap in)\b", TIME, "model|weight"),
     _name(lm.LOAD_RATE, r"retriev|\b(load|fetch|prefetch|onboard|get|swap in)\b", BYTE_RATE, "model|weight"),
@@ -81,13 +86,13 @@ NAMES: tuple[Name, ...] = (
     _name(lm.GPU_BUSY, r"\b(gpu|sm|nvidia smi)\b.*\b(util\w*|usage|busy|active|load|activity)\b", SHARE,
           "memory|cache"),
     _name(lm.CPU_BUSY, r"\bcpu\b", ("ratio",), "kv|cache|memory|offload|gpu"),
-    _name(lm.CONCURRENCY, r"concurren|clients|users|parallel requests", PLAIN, "max"),
+    _name(lm.CONCURRENCY, r"concurren|clients|users|parallel requests|at once|simultaneous", PLAIN, "max"),
     _name(lm.REACHED, r"(reached|achieved|measured|effective|actual|observed).*|bandwidth (reached|used)", BYTE_RATE,
           r"pcie|nvlink|link|disk|ssd|nvme|network"),
     _name(lm.REACHABLE, r"bandwidth|achievable|peak|theoretical|ceiling|stream", BYTE_RATE,
           r"pcie|nvlink|link|disk|ssd|nvme|network"),
     _name(lm.WEIGHTS, r"weight", BYTES),
-    _name(lm.WALL, r"wall|total time|elapsed|duration|run time", TIME),
+    _name(lm.WALL, r"wall|total time|elapsed|duration|run time|\b(first|second|third|cold|warm) run\b", TIME),
     _name(lm.REQUEST_TIME, r"latency|response time|e2e|end to end", TIME),
     _name(lm.NETWORK_SHARE, r"all ?reduce|nccl|collective|all ?(to|2) ?all|all ?gather", ("ratio",)),
     _name(lm.HOST_SHARE, r"schedul|tokeniz|python|\bgil\b|\bcpu\b|hash|serial|process|event loop|look ?up|"
@@ -97,10 +102,13 @@ NAMES: tuple[Name, ...] = (
 PROFILED: tuple[Name, ...] = (
     _name(lm.HOST_TIME, r"schedul|tokeniz|python|\bcpu\b|hash|serial|preprocess|postprocess|event loop|look ?up|"
           r"idle gap|gap between|launch|bubble", TIME),
-    _name(lm.GPU_TIME, r"forward|kernel|\bgpu\b|model exec|attention|decode step", TIME),
+    _name(lm.GPU_TIME, r"forward|kernel|\bgpu\b|model exec|graph exec|attention|decode step", TIME),
 )  # fmt: skip
 """Times in rows of a profile."""
-_REPEATS = re.compile(r"\b(identical|repeated|exact same|same) (prompts?|requests?|prefix|messages?|system)")
+_REPEATS = re.compile(
+    r"\b(identical|repeated|exact same|same) (prompts?|requests?|prefix|messages?|system|documents?|context|questions?)"
+)
+_ANEW = re.compile(r"full prompt re ?process|re ?process\w* (of )?the (full|whole|entire) prompt")
 _DIFFER = re.compile(r"\b(differ\w*|mismatch\w*|not (equal|the same|identical)|unequal)\b")
 _KEY = re.compile(r"hash|\bkeys?\b|token ids?|template")
 _TRANSPORT = re.compile(r"\b(ucx\w*|nixl|transport|rdma|nccl|lanes?|mooncake|infiniband|roce|ibv?)\b")
@@ -124,6 +132,11 @@ def quantity_of(name: str, kind: str, row: str = "") -> Quantity | None:
     return None
 
 
+def named(name: str, kinds: Collection[str]) -> frozenset[Quantity]:
+    """Return every quantity that a name may stand for with figures of these kinds."""
+    return frozenset(q for kind in kinds if (q := quantity_of(name, kind)) is not None)
+
+
 def facts(kind: str, name: str, value: str) -> Iterable[tuple[Quantity, float]]:
     """Return what a row says in words rather than in figures."""
     words = normal(value)
@@ -136,6 +149,8 @@ def facts(kind: str, name: str, value: str) -> Iterable[tuple[Quantity, float]]:
             yield lm.FAST_PATH_OFF, 1.0
     if kind in ("workload", "benchmark", "config", "log") and _REPEATS.search(f"{name} {words}"):
         yield lm.REPEATED, 1.0
+    if _ANEW.search(f"{name} {words}") and not _NO.match(words):
+        yield lm.REPROCESSED, 1.0
     if "prefix caching" in name and "no enable" not in name:
         yield from (
             ((lm.CACHING, 1.0),) if _YES.match(words) else ((lm.CACHING, 0.0),) if _NO.match(words) else ()

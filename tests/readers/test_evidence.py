@@ -84,6 +84,52 @@ def test_a_state_that_a_change_has_cured_is_not_the_complaint():
     assert [c.value[0] for c in source.columns] == [1.803]
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "whole"),
+    [
+        ("TTFT without / with offload", "1 s / 2 s", ["TTFT without offload", "TTFT with offload"]),
+        (
+            "wall time with offload / without",
+            "1 s / 2 s",
+            ["wall time with offload", "wall time without offload"],
+        ),
+        ("ITL, 8 / 16 output tokens", "1 ms / 2 ms", ["ITL, 8 output tokens", "ITL, 16 output tokens"]),
+        (
+            "TTFT, 9k prompt, turn 1 / turn 2",
+            "1 s / 2 s",
+            ["TTFT, 9k prompt, turn 1", "TTFT, 9k prompt, turn 2"],
+        ),
+        ("TTFT cold / warm", "1 s / 2 s", ["TTFT cold", "TTFT warm"]),
+        ("wall time, caching on / off", "1 s / 2 s", ["wall time, caching on", "wall time, caching off"]),
+        ("store A, first / second run", "1 s / 2 s", ["store A, first run", "store A, second run"]),
+        ("prompt / generation throughput", "5 / 6", ["prompt throughput", "generation throughput"]),
+        ("running / waiting", "5 / 6", ["running", "waiting"]),
+        ("TTFT / hit rate", "1 s / 0.5", ["TTFT", "hit rate"]),
+    ],
+)
+def test_each_figure_of_a_row_has_its_whole_name(name, value, whole):
+    (source,) = evidence_recording(rows(("benchmark", name, value)), "r").sources
+    assert [dict(c.labels)["as"] for c in source.columns] == whole
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("TTFT at concurrency 8", ("load", "8")),
+        ("TTFT at request rate 0.5", ("load", "0.5")),
+        ("TTFT at 12 qps", ("load", "12")),
+        ("TTFT, prompt length 4000", ("length", "4000")),
+        ("TTFT, 32k context", ("length", "32000")),
+        ("TTFT, input tokens 2000-4000", ("length", "4000")),
+        ("TTFT, 128 output tokens", None),
+    ],
+)
+def test_a_name_tells_the_load_and_the_length_of_the_prompt(name, told):
+    (source,) = evidence_recording(rows(("benchmark", name, "2 s")), "r").sources
+    labels = [pair for pair in source.columns[0].labels if pair[0] in ("load", "length")]
+    assert labels == ([told] if told else [])
+
+
 # Reports in words of our own, a row just on either side of what decides.
 REPORTS = [
     ("a full pool and a queue", [("metric", "KV cache usage", "99%"), ("metric", "running", 12),
@@ -122,6 +168,60 @@ REPORTS = [
      "queueing"),
     ("a flat line", [("benchmark", f"TTFT at concurrency {n}", "3 s") for n in (1, 10, 100)],
      "insufficient_evidence"),
+    ("a line of arrivals", [("benchmark", f"TTFT at request rate {n}", f"{n * n * 100} ms") for n in (1, 4, 16)],
+     "queueing"),
+    ("longer prompts", [("benchmark", f"TTFT, {n}k prompt", f"{n * 0.4} s") for n in (2, 8, 32)], "compute"),
+    ("longer prompts that hit", [("benchmark", f"TTFT of a hit, {n}k prompt", f"{n * 0.4} s") for n in (2, 8, 32)],
+     "insufficient_evidence"),
+    ("longer prompts, hardly slower", [("benchmark", f"TTFT, {n}k prompt", f"{3 + n * 0.01} s") for n in (2, 8, 32)],
+     "insufficient_evidence"),
+    ("longer contexts", [("benchmark", f"decode rate at {n}k context", f"{60 - n} tok/s") for n in (2, 16, 40)],
+     "bandwidth"),
+    ("longer contexts, as quick", [("benchmark", f"decode rate at {n}k context", "60 tok/s") for n in (2, 16, 40)],
+     "insufficient_evidence"),
+    ("longer contexts and drafts", [("benchmark", f"decode rate at {n}k context", f"{60 - n} tok/s")
+     for n in (2, 16, 40)] + [("log", "draft tokens accepted", 2.1)], "bandwidth"),
+    ("two contexts are no course", [("benchmark", f"decode rate at {n}k context", f"{60 - n} tok/s")
+     for n in (2, 40)], "insufficient_evidence"),
+    ("more cards are slower", [("benchmark", "decode rate, TP=1 / TP=4", "44 tok/s / 31 tok/s")], "network"),
+    ("more cards are quicker", [("benchmark", "decode rate, TP=1 / TP=4", "31 tok/s / 80 tok/s")],
+     "insufficient_evidence"),
+    ("TTFT jumps and tokens do not", [("benchmark", "mean TTFT, light / heavy traffic", "0.2 s / 30 s"),
+     ("benchmark", "mean TPOT, light / heavy traffic", "21 ms / 22 ms")], "queueing"),
+    ("TTFT jumps and so do tokens", [("benchmark", "mean TTFT, light / heavy traffic", "0.2 s / 30 s"),
+     ("benchmark", "mean TPOT, light / heavy traffic", "21 ms / 95 ms")], "insufficient_evidence"),
+    ("more arrives than is served", [("workload", "request rate", "12 req/s"), ("benchmark", "request throughput",
+     "5 req/s"), ("benchmark", "TTFT", "40 s")], "queueing"),
+    ("what arrives is served", [("workload", "request rate", "12 req/s"), ("benchmark", "request throughput",
+     "12 req/s"), ("benchmark", "TTFT", "40 s")], "insufficient_evidence"),
+    ("more clients than may run", [("workload", "clients", 40), ("flag", "--max-num-seqs", 8)], "queueing"),
+    ("more clients than may run, a full pool", [("workload", "clients", 40), ("flag", "--max-num-seqs", 8),
+     ("metric", "running", 3), ("metric", "waiting", 37), ("metric", "KV cache usage", "98%")], "capacity"),
+    ("a repeat as slow", [("workload", "same prompt sent", "twice"), ("benchmark", "TTFT, turn 1 / turn 2",
+     "4.1 s / 4.0 s")], "hit_rate"),
+    ("a repeat that is quicker", [("workload", "same prompt sent", "twice"), ("benchmark", "TTFT, turn 1 / turn 2",
+     "4.1 s / 0.4 s")], "insufficient_evidence"),
+    ("a repeat as slow that hits", [("workload", "same prompt sent", "twice"), ("benchmark", "TTFT, turn 1 / turn 2",
+     "4.1 s / 4.0 s"), ("metric", "prefix cache hit rate", "93%")], "insufficient_evidence"),
+    ("turns that are not known to repeat", [("benchmark", "TTFT, turn 1 / turn 2", "4.1 s / 4.0 s")],
+     "insufficient_evidence"),
+    ("an outer tier that finds nothing", [("workload", "repeated documents", "yes"), ("log", "LMCache hit tokens", 0)],
+     "hit_rate"),
+    ("processed anew", [("log", "forcing full prompt re-processing", "at each request")], "hit_rate"),
+    ("not processed anew", [("log", "forcing full prompt re-processing", "no")], "insufficient_evidence"),
+    ("a tier in two columns", [("benchmark", "wall time without / with hierarchical cache", "60 s / 110 s")],
+     "offload"),
+    ("a tier in two columns that pays", [("benchmark", "wall time without / with hierarchical cache", "110 s / 60 s")],
+     "insufficient_evidence"),
+    ("a store in two columns", [("benchmark", "baseline, first / second run", "20 s / 21 s"),
+     ("benchmark", "remote store, first / second run", "22 s / 55 s")], "offload"),
+    ("prefill in a request's own lines", [("log", "prompt eval time", "9 s"), ("log", "eval time", "2 s")], "compute"),
+    ("a short prefill", [("log", "prompt eval time", "0.3 s"), ("log", "eval time", "2 s")], "insufficient_evidence"),
+    ("kernels alone, at a fifth of the rate", [("profile", "graph execution", "9 ms"), ("profile", "launch", "0.2 ms"),
+     ("benchmark", "achieved bandwidth", "300 GB/s"), ("hardware", "peak bandwidth", "1500 GB/s")], "compute"),
+    ("a fifth of the rate, by what is not told", [("benchmark", "achieved bandwidth", "300 GB/s"),
+     ("hardware", "peak bandwidth", "1500 GB/s")], "insufficient_evidence"),
+    ("nothing runs", [("process", "CPU usage", "100%"), ("metric", "running", 0)], "idle"),
     ("SGLang's gauge at 0", [("metric", "sglang:cache_hit_rate", 0), ("workload", "same prompts", "yes")],
      "insufficient_evidence"),
 ]  # fmt: skip

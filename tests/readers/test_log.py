@@ -102,6 +102,15 @@ FORMS = [
      {lm.STORED: 256, lm.STORE_TIME: 0.0056482, lm.STORE_RATE: 2.5 * 2**30}),
     ("TensorRT-LLM", "[TRT-LLM] [I] iter = 7, global_rank = 0, rank = 0, host_step_time = 25.5ms, "
      "num_scheduled_requests: 8, states = {}", {lm.STEP: 0.0255, m.RUNNING: 8}),
+    ("TensorRT-LLM 0.20", "[05/02/2025-11:00:00] [TRT-LLM] [I] iter = 9, rank = 0, currank_total_requests = 0/0, "
+     "elapsed_time = 0.0125s, timestamp = 2025-05-02 11:00:00, num_scheduled_requests: 6, states = {}",
+     {lm.STEP: 0.0125, m.RUNNING: 6}),
+    ("LMCache load, chunks", "INFO LMCache: Retrieved 4 chunks (1024 tokens in total) --hit rate 31.00% -- elapsed "
+     "time 0.0125 [2025-02-01 10:00:00,120]", {lm.LOADED: 1024, lm.LOAD_TIME: 0.0125}),
+    ("LMCache without room", "LMCache WARNING: Failed to allocate memory for tensor(torch.Size([2, 32, 64, 128]), "
+     "torch.float16) because no memory is available", {lm.TIER_FULL: 1}),
+    ("Mooncake's benchmark", "Test completed: duration 10.02, batch count 512, throughput 0.75",
+     {lm.TRANSFER_RATE: 0.75e9}),
     ("llama.cpp", "prompt eval time =  2942.25 ms /  2771 tokens ( 1.06 ms per token,  941.80 tokens per second)",
      {lm.PREFILL_TIME: 2.94225, lm.PREFILL_RATE: 941.8, lm.BATCH_NEW: 2771}),
     ("llama.cpp decode", "       eval time =     770.41 ms /    41 tokens (   18.79 ms per token,    53.22 tokens per "
@@ -124,6 +133,49 @@ def test_a_line_says_its_numbers_in_base_units(tmp_path, text, said):
     found = source(tmp_path, text + "\n")
     for quantity, value in said.items():
         assert values(found, quantity) == [pytest.approx(value)], quantity.name
+
+
+def _broken(line: str, at: int) -> str:
+    return f"{line[:at]}\n{line[at:]}"
+
+
+@pytest.mark.parametrize("word", ["generation throughput", "Running", " GPU KV", "usage"])
+def test_a_line_that_a_terminal_broke_is_one(tmp_path, word):
+    one, two = stats(27, run=7, wait=40, usage=98.5), stats(37, run=8)
+    found = source(tmp_path, _broken(one, one.index(word) + 3) + "POST /v1 200 OK\n" + two)
+    assert values(found, m.RUNNING) == [7.0, 8.0]
+    assert values(found, m.WAITING) == [40.0, 0.0]
+    assert values(found, m.KV_CACHE_USAGE) == pytest.approx([0.985, 0.05])
+    assert next(list(c.value) for c in found.columns if c.name == lm.LINE) == [1.0, 4.0]
+
+
+def test_a_line_that_is_short_by_itself_takes_nothing_from_the_next(tmp_path):
+    short = "Avg prompt throughput: 5.0 tokens/s, Avg generation throughput: 6.0 tokens/s\n"
+    found = source(tmp_path, short + stats(37, run=8, made=9.0))
+    assert values(found, lm.GENERATION_RATE) == [6.0, 9.0]
+    assert values(found, m.RUNNING) == [8.0]
+
+
+@pytest.mark.parametrize(
+    ("run", "usage", "named"),
+    [(1, 70.0, "capacity"), (1, 30.0, "queueing"), (2, 80.0, "capacity"), (12, 60.0, "queueing")],
+)
+def test_a_pool_has_room_where_one_more_like_those_that_run_fits(tmp_path, run, usage, named):
+    text = "".join(stats(n, prompt=0.0, run=run, wait=9, usage=usage) for n in (7, 17, 27, 37))
+    path = tmp_path / "vllm.log"
+    path.write_text(text)
+    found = diagnose(read([str(path)]))
+    assert found.primary_name == named, found.summary
+    assert found.confidence.value == ("low" if named == "capacity" else "medium")
+
+
+def test_a_tier_that_has_no_room_is_named(tmp_path):
+    line = "LMCache WARNING: Failed to allocate memory for tensor([2, 8]) because no memory is available\n"
+    path = tmp_path / "lmcache.log"
+    path.write_text(line * 3)
+    found = diagnose(read([str(path)]))
+    assert (found.primary_name, found.subclass) == ("offload", "tier_full")
+    assert found.confidence.value == "low"
 
 
 def test_a_transport_that_keeps_bulk_data_off_tcp_is_not_called_tcp(tmp_path):
@@ -258,6 +310,13 @@ def test_a_text_that_no_engine_wrote_is_refused_by_its_beginning(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("dear diary\ntoday was slow\n")
     with pytest.raises(KvdoctorError, match="begins with: dear diary"):
+        read([str(path)])
+
+
+def test_a_log_whose_lines_begin_with_a_time_in_brackets_is_not_called_json(tmp_path):
+    path = tmp_path / "notes.log"
+    path.write_text("[2025-03-01 10:00:00] a word\n[2025-03-01 10:00:01] another\n")
+    with pytest.raises(KvdoctorError, match="begins with: \\[2025-03-01"):
         read([str(path)])
 
 

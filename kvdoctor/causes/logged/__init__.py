@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvdoctor.causes.logged import capacity, experiment, hits, machine, movement, steps
+from kvdoctor.causes.logged import capacity, experiment, hits, machine, movement, steps, trends
 from kvdoctor.causes.logged.opinion import Opinion
 from kvdoctor.logview import LogView
 from kvdoctor.service import Objective
@@ -18,6 +18,7 @@ def opinions(view: LogView, objective: Objective) -> tuple[Opinion, ...]:
         *hits.hit_rate(view),
         *movement.network(view, objective),
         *machine.check(view, objective),
+        *trends.check(view, objective),
         *steps.compute(view),
         *(steps.queueing(view) if waited is None else (waited,)),
     )

@@ -104,6 +104,28 @@ def _few_fit(view: LogView, evidence: tuple[Evidence, ...]) -> Opinion | None:
     return likely(Bound.CAPACITY, "admission", why, Grade.INFERRED, evidence + more, do=ROOM)
 
 
+def no_room_for_another(view: LogView) -> bool:
+    """Say whether one more request as large as those that run would not fit into what the pool has left."""
+    if view.usage is None or view.running is None or view.running.mean < 1:
+        return False
+    return view.usage.mean / view.running.mean > 1 - view.usage.low
+
+
+def _too_large(view: LogView, evidence: tuple[Evidence, ...]) -> Opinion | None:
+    """Requests wait beside a pool with room, but not for one more like those that run."""
+    share, allowed, running = view.queue_share, view.last(lm.MAX_RUNNING), view.running
+    if share is None or share < COST or running is None or not no_room_for_another(view):
+        return None
+    if allowed is not None and running.peak >= allowed:
+        return None
+    each = view.usage.mean / running.mean if view.usage else 0.0
+    why = (
+        f"A running request holds {percent(each)} of the pool: another as large does not fit, and requests wait "
+        f"{percent(share)} of their time."
+    )
+    return likely(Bound.CAPACITY, "admission", why, Grade.INFERRED, evidence, do=ROOM, metric=Metric.TTFT)
+
+
 def _filling(view: LogView, evidence: tuple[Evidence, ...]) -> Opinion | None:
     """The pool fills by decode alone, steadily, and runs full within minutes: then somebody is preempted."""
     said, running = view.of(m.KV_CACHE_USAGE), view.running
@@ -125,7 +147,7 @@ def _filling(view: LogView, evidence: tuple[Evidence, ...]) -> Opinion | None:
 def check(view: LogView) -> tuple[Opinion, ...]:
     """Ask for events first, then for what gauges show."""
     evidence = _evidence(view)
-    for ask in (_events, _blocked, _squeezed, _few_fit, _filling):
+    for ask in (_events, _blocked, _squeezed, _few_fit, _too_large, _filling):
         opinion = ask(view, evidence)
         if opinion is not None:
             return (opinion,)

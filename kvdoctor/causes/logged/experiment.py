@@ -28,12 +28,11 @@ LOADS, SLOPE = 3, 0.6
 """Loads from which a course is one; growth of log TTFT over log load from which TTFT follows the load."""
 _REMOTE = re.compile(r"redis|remote|mooncake|nixl|p2p|peer|s3\b|rdma|network|tcp|valkey")
 _TIER = re.compile(
-    r"lmcache|offload|hicache|swap|\btier|\bssd|disk|nvme|host cache|kv connector|" + _REMOTE.pattern
+    r"lmcache|offload|hicache|hierarchical cache|kvbm|\bl[23]\b|swap|\btier|\bssd|disk|nvme|host cache|kv connector|"
+    + _REMOTE.pattern
 )
-_COLD = re.compile(
-    r"\bcold\b|no cache|\bmiss\b|without (the )?(cache|prefix)|recomput|uncached|first request"
-)
-_HIT = re.compile(r"\bhit\b|\bwarm\b|\bcached\b|from (the )?(cache|cpu|disk|ssd)")
+COLD = re.compile(r"\bcold\b|no cache|\bmiss\b|without (the )?(cache|prefix)|recomput|uncached|first request")
+HIT = re.compile(r"\bhit\b|\bwarm\b|\bcached\b|from (the )?(cache|cpu|disk|ssd)")
 _SIDES = re.compile(
     r"\b(on|off|with|without|no|enabled?|disabled?|default|baseline|before|the|and|new|old|vs)\b|\bk \d+\b"
 )
@@ -54,25 +53,26 @@ _RATES: tuple[Quantity, ...] = (lm.DECODE_RATE, lm.GENERATION_RATE)
 _UNDO = "change that one thing back, or keep it only where it helps"
 
 
-def _words(said: Said) -> str:
+def words(said: Said) -> str:
+    """Return the name of a figure in lower case with blanks between its words."""
     return re.sub(r"[\s_:,#-]+", " ", said.labels.get("as", "").lower())
 
 
 def _tokens(said: Said) -> frozenset[str]:
-    return frozenset(_words(said).split())
+    return frozenset(words(said).split())
 
 
 def hit_is_a_loss(view: LogView) -> Opinion | None:
     """A request that hits waits longer for its first token than one that computes all (rule 15)."""
     ttft = view.of(lm.TTFT)
-    cold = [s for s in ttft if _COLD.search(_words(s))]
-    warm = [s for s in ttft if _HIT.search(_words(s)) and s not in cold]
+    cold = [s for s in ttft if COLD.search(words(s))]
+    warm = [s for s in ttft if HIT.search(words(s)) and s not in cold]
     if not cold or not warm:
         return None
     before, now = min(s.value for s in cold), max(s.value for s in warm)
     if now < WORSE * before:
         return None
-    remote = any(_REMOTE.search(_words(s)) for s in warm)
+    remote = any(_REMOTE.search(words(s)) for s in warm)
     bound = Bound.NETWORK if remote else Bound.OFFLOAD
     why = f"A hit brings the first token after {duration(now)}, computing all of it after {duration(before)}."
     evidence = (
@@ -88,7 +88,9 @@ def _pairs(view: LogView, quantities: Iterable[Quantity]) -> Iterable[tuple[Quan
     for quantity in quantities:
         rows = [s for s in view.of(quantity) if s.labels.get("row")]
         for a, b in itertools.combinations(rows, 2):
-            if _words(a) != _words(b) and a.labels.get("load") == b.labels.get("load"):
+            if words(a) != words(b) and all(
+                a.labels.get(key) == b.labels.get(key) for key in ("load", "length")
+            ):
                 yield quantity, a, b
 
 
@@ -97,21 +99,21 @@ def _feature(worse: Said, better: Said) -> tuple[Bound, str | None, str] | None:
     differ = _tokens(worse) ^ _tokens(better)
     if any(token.isdigit() for token in differ):
         return None
-    words = " ".join(w for s in (worse, better) for w in _words(s).split() if w in differ)
-    bare = not _SIDES.sub("", words).strip()
-    text = _words(worse) if bare else words
+    text = " ".join(w for s in (worse, better) for w in words(s).split() if w in differ)
+    if not _SIDES.sub("", text).strip():
+        text = words(worse)
     for pattern, bound, subclass, costs in _FEATURES:
         if re.search(pattern, text) and (not costs or _has(worse, better, pattern)):
-            return bound, subclass, words
+            return bound, subclass, text
     return None
 
 
 def _has(worse: Said, better: Said, pattern: str) -> bool:
     """Say whether the worse side is the one with the feature: it names it, or the better one negates it."""
-    if _NEGATED.search(_words(worse)) and not _NEGATED.search(_words(better)):
+    if _NEGATED.search(words(worse)) and not _NEGATED.search(words(better)):
         return False
-    named = bool(re.search(pattern, _words(worse)))
-    return named or bool(re.search(pattern, _words(better)) and _NEGATED.search(_words(better)))
+    named = bool(re.search(pattern, words(worse)))
+    return named or bool(re.search(pattern, words(better)) and _NEGATED.search(words(better)))
 
 
 def _ordered(quantity: Quantity, a: Said, b: Said) -> tuple[Said, Said]:
@@ -126,11 +128,11 @@ def one_thing_changed(view: LogView) -> Opinion | None:
     best = max(found, key=lambda each: _ratio(each[1], each[2]), default=None)
     if best is None or _ratio(best[1], best[2]) < CHANGED:
         return None
-    quantity, a, b, (bound, subclass, words) = best
+    quantity, a, b, (bound, subclass, differ) = best
     ratio = _ratio(a, b)
     evidence = (view.evidence(f"{quantity.meaning}: one side over the other", ratio, "x", threshold=CHANGED,
                               of=(quantity,)),)  # fmt: skip
-    why = f"The same figure changes {ratio:.1f}-fold where two runs differ in: {words}."
+    why = f"The same figure changes {ratio:.1f}-fold where two runs differ in: {differ}."
     return likely(bound, subclass, why, Grade.PROVEN, evidence, do=_UNDO)
 
 
@@ -156,7 +158,7 @@ def caching_does_nothing(view: LogView) -> Opinion | None:
 
 def _toggles_caching(a: Said, b: Said) -> bool:
     return (
-        "caching" in _words(a)
+        "caching" in words(a)
         and bool(_tokens(a) ^ _tokens(b))
         and not _tokens(a) ^ _tokens(b) - {"on", "off"}
     )

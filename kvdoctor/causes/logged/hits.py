@@ -113,6 +113,8 @@ def _plain_rate(view: LogView) -> float | None:
     cached, whole = view.last(lm.BATCH_CACHED), view.last(lm.PROMPT_TOKENS)
     if not gauge and cached is not None and whole:
         return cached / whole
+    if not gauge and view.of(lm.TIER_HIT) and not any(view.values(lm.TIER_HIT)):
+        return 0.0
     return gauge[-1] if gauge else None
 
 
@@ -129,7 +131,11 @@ def _known_to_share(view: LogView) -> Opinion | None:
         return None
     evidence = (
         view.evidence(
-            "hit rate", rate, "ratio", threshold=NO_HITS, of=(lm.HITS, lm.QUERIES, m.HITS_RATE_GAUGE)
+            "hit rate",
+            rate,
+            "ratio",
+            threshold=NO_HITS,
+            of=(lm.HITS, lm.QUERIES, m.HITS_RATE_GAUGE, lm.TIER_HIT),
         ),
         view.evidence("tokens that prompts are known to share", shared, "tokens", of=(lm.SHARED_PREFIX,)),
     )

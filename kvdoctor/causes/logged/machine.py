@@ -145,11 +145,17 @@ def _reached(view: LogView, reached: float, ceiling: float) -> Opinion | None:
         do = "fewer bytes: quantized weights or KV, fewer KV heads, more cards"
         return likely(Bound.BANDWIDTH, None, why, Grade.MEASURED, evidence, do=do)
     profiled = any(s.labels.get("kind") in PROFILES for s in view.of(lm.REACHED))
-    if share < BELOW and profiled:
+    if share < BELOW and (profiled or _kernels_only(view)):
         why = f"The kernel reads {rate_bytes(reached)} where {rate_bytes(ceiling)} can be had: it sets the pace itself."
         do = "another attention kernel or backend (split long sequences over more of the card)"
         return likely(Bound.COMPUTE, None, why, Grade.MEASURED, evidence, do=do)
     return None
+
+
+def _kernels_only(view: LogView) -> bool:
+    """Say whether a profile puts a step into its kernels, and hardly any of it into the CPU's own work."""
+    own, kernels = view.values(lm.HOST_TIME), view.values(lm.GPU_TIME)
+    return bool(own and kernels) and max(own) < HOST_PART * (max(own) + max(kernels))
 
 
 def interference(view: LogView, objective: Objective) -> Opinion | None:

@@ -30,6 +30,9 @@ _CLOSER = (
     "bring the instances onto a direct path (RDMA or NVLink inside the container too), then measure the link"
 )
 _FASTER = "load only where it beats recomputing: a faster tier, prefetch, larger pieces, or no outer tier for this load"
+_LARGER = (
+    "give the tier more memory (LMCache: max_local_cpu_size), or store less: larger prompts only, one copy"
+)
 _LOG = Gap(
     "kv tiers", "no line tells of loads", "read the tier's own metrics: tokens, bytes and seconds a load"
 )
@@ -149,8 +152,9 @@ def needed(view: LogView) -> float | None:
 
 def _unused(view: LogView) -> Opinion | None:
     """The tier is written to and never read, or holds what the GPU's own cache holds too."""
-    share = needed(view)
+    share, refused = needed(view), len(view.of(lm.TIER_FULL))
     evidence = (
+        view.evidence("stores that found no room", refused, threshold=0, of=(lm.TIER_FULL,)),
         view.evidence("stores", len(view.of(lm.STORED)), of=(lm.STORED,)),
         view.evidence("loads", len(view.of(lm.LOADED)), of=(lm.LOADED,)),
         view.evidence("a store takes", view.mean(lm.STORE_TIME), "seconds", of=(lm.STORE_TIME,)),
@@ -165,6 +169,9 @@ def _unused(view: LogView) -> Opinion | None:
         return ruled_out(
             Bound.OFFLOAD, "The GPU's own prefix cache holds what the tier holds.", evidence + more
         )
+    if refused and not view.of(lm.LOADED):
+        why = f"The tier had no room for what {count(refused)} stores brought: what it should hold is lost or late."
+        return likely(Bound.OFFLOAD, "tier_full", why, Grade.INFERRED, evidence, do=_LARGER)
     stores = view.of(lm.STORED) or view.of(lm.STORE_TIME)
     if not stores or view.of(lm.LOADED) or view.of(lm.LOAD_TIME):
         return None

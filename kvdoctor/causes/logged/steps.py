@@ -6,6 +6,7 @@ import statistics
 
 from kvdoctor import logmetrics as lm
 from kvdoctor import metrics as m
+from kvdoctor.causes.logged.capacity import no_room_for_another
 from kvdoctor.causes.logged.opinion import (
     COST,
     FEW_TOKENS,
@@ -123,7 +124,12 @@ def queueing(view: LogView) -> tuple[Opinion, ...]:
     free = tokens is not None and tokens < FEW_TOKENS
     allowed = view.last(lm.MAX_RUNNING)
     at_limit = allowed is not None and waits.limit_at >= allowed
-    if waits.limit >= MAIN and room and (free or (at_limit and tokens is None)):
+    if (
+        waits.limit >= MAIN
+        and room
+        and (at_limit or not no_room_for_another(view))
+        and (free or (at_limit and tokens is None))
+    ):
         why = (
             f"{count(waits.limit_at)} run, others wait, and pool and step have room: a limit, not a resource."
         )

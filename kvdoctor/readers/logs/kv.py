@@ -37,6 +37,17 @@ LINES = (
         ),
         needs=b" out of ",
     ),
+    # Up to 0.2, and from the blender: chunks, their tokens behind them, and seconds.
+    Line(
+        "lmcache",
+        b" chunks (",
+        (
+            number(lm.LOADED, rb"chunks \(", rb" tokens in total\)"),
+            number(lm.LOAD_TIME, rb"elapsed time:? "),
+        ),
+        needs=b"Retrieved ",
+    ),
+    Line("lmcache", b"Failed to allocate memory", (event(lm.TIER_FULL),), needs=b"no memory is available"),
     Line("lmcache", b"skip_leading_tokens=", (number(lm.SKIPPED, rb"skip_leading_tokens="),)),
     Line("nixl", b"Time to init xfer", (number(lm.TRANSFER_SETUP, rb"init xfer: ", rb" ms", MS),)),
     Line("nixl", b"Total time for write", (number(lm.TRANSFER_TIME, rb"for write: ", rb" ms", MS),)),
@@ -44,6 +55,8 @@ LINES = (
     # UCX prints its lanes; `rma` carries bulk reads and writes. See nixl's and UCX's own words.
     Line("ucx", b" rma", (said(lm.TCP, rb"\brma(?:_am|_bw)?\(tcp/"),), needs=b"cfg#"),
     Line("ucx", b"get zcopy disabled", (event(lm.FAST_PATH_OFF),)),
+    # Mooncake's own benchmark, in GB/s whether it says so or not.
+    Line("mooncake", b"Test completed: duration", (number(lm.TRANSFER_RATE, rb"throughput ", scale=1e9),)),
     Line(
         "mooncake",
         b"Transfer Engine Stats",

@@ -10,6 +10,16 @@ _SECONDS = ((rb"\xc2\xb5s", 1e-6), (rb"us", 1e-6), (rb"ms", MS), (rb"s\b", 1.0))
 """Units that Rust prints a duration in."""
 
 TENSORRT = (
+    # Up to 0.20: the loop's time under another name.
+    Line(
+        "tensorrt_llm",
+        b"currank_total_requests = ",
+        (
+            number(lm.STEP, rb"elapsed_time = ", rb"s\b"),
+            number(m.RUNNING, rb"num_scheduled_requests: "),
+        ),
+        needs=b"elapsed_time = ",
+    ),
     Line(
         "tensorrt_llm",
         b"host_step_time = ",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from kvdoctor.readers.logs.line import Line
+from kvdoctor.readers.logs.wrapped import unwrapped
 
 PIECE = 4 * 2**20
 KEPT = 20_000
@@ -64,6 +65,7 @@ def _piece(
     text: bytes, kinds: tuple[Line, ...], found: list[deque[Hit]], seen: list[int], scanned: Scan
 ) -> None:
     before = scanned.lines
+    text = unwrapped(text)
     for number, kind in enumerate(kinds):
         seen[number] += _kind(text, kind, found[number], before)
     if b"\n# " in text or text.startswith(b"# "):

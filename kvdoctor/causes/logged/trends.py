@@ -1,0 +1,218 @@
+"""What a report's figures show over one condition: the prompt's length, the cards, the offered load, a repeat."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+
+from kvdoctor import logmetrics as lm
+from kvdoctor import metrics as m
+from kvdoctor.causes.logged.experiment import CHANGED, COLD, HIT, SAME, WORSE, words
+from kvdoctor.causes.logged.hits import LOW
+from kvdoctor.causes.logged.opinion import OF_TTFT, Grade, Opinion, likely
+from kvdoctor.logview import LogView, Said
+from kvdoctor.model import Bound, Metric
+from kvdoctor.quantity import Quantity
+from kvdoctor.service import Objective
+from kvdoctor.units import count, duration
+from kvdoctor.waiting import FULL
+
+POINTS, SPAN = 3, 4.0
+"""Lengths of the prompt from which a course is one, and the longest over the shortest."""
+LINEAR = 0.8
+"""Growth of log TTFT over log length from which the prompt's tokens set it: computing them is linear at least."""
+FLAT, JUMP = 1.25, 10.0
+"""Change of ITL up to which the steps are the same, and rise of TTFT that then lies before the first of them."""
+OUTRUN = 1.2
+"""Offered over served from which the queue grows as long as it lasts (queueing's rise)."""
+TWICE = 2.0
+"""Clients over the batch's limit from which a request waits as long as it runs."""
+_CARDS = re.compile(
+    r"\b(?:tp|tensor parallel(?: size)?|pp|gpus?|cards?|nodes?) ?=? ?(\d{1,3})\b"
+    r"|\b(\d{1,3}) ?x? ?(?:gpus?|cards?|nodes?)\b"
+)
+_TURN = re.compile(
+    r"\b(?:turn|round|run|request|attempt|iteration) ?(\d)\b"
+    r"|\b(first|second|third|cold|warm ?up|warm|query|repeat(?:ed)?)\b(?: (?:turn|round|run|request|time))?"
+)
+_FIRST = ("first", "cold", "warmup", "warm up", "0")
+
+
+def _points(view: LogView, quantity: Quantity) -> list[tuple[float, float]]:
+    """(length of the prompt, figure) of the rows that tell both and speak of no hit, shortest first."""
+    found: dict[float, list[float]] = {}
+    for said in view.of(quantity):
+        if said.labels.get("length") and not HIT.search(words(said)):
+            found.setdefault(float(said.labels["length"]), []).append(said.value)
+    return sorted((length, statistics.median(values)) for length, values in found.items())
+
+
+def _course(points: Sequence[tuple[float, float]]) -> bool:
+    lengths = {length for length, _ in points}
+    return len(lengths) >= POINTS and min(lengths) > 0 and max(lengths) >= SPAN * min(lengths)
+
+
+def long_prompts(view: LogView, objective: Objective) -> Opinion | None:
+    """TTFT grows with the prompt as its computing does."""
+    points = _points(view, lm.TTFT)
+    if not _course(points) or points[0][1] <= 0 or points[-1][1] < objective.ttft_p95:
+        return None
+    (short, first), (long, last) = points[0], points[-1]
+    if math.log(last / first) / math.log(long / short) < LINEAR:
+        return None
+    why = (
+        f"From {count(short)} to {count(long)} tokens of the prompt TTFT grows from {duration(first)} to "
+        f"{duration(last)}, as computing them does."
+    )
+    evidence = (view.evidence("TTFT of the longest prompt", last, "seconds", threshold=objective.ttft_p95,
+                              of=(lm.TTFT,)),)  # fmt: skip
+    do = "reuse what prompts share, shorter prompts, or more compute for prefill"
+    return likely(Bound.COMPUTE, "prefill", why, Grade.INFERRED, evidence, do=do, metric=Metric.TTFT)
+
+
+def long_contexts(view: LogView) -> Opinion | None:
+    """Decode slows down as contexts grow: a step reads all their KV. A measured read rate has the word over it."""
+    if view.of(lm.REACHED) or view.of(lm.DRAM_ACTIVE) or view.of(lm.ACCEPT_LENGTH):
+        return None
+    for quantity in (lm.DECODE_RATE, lm.GENERATION_RATE, lm.ITL):
+        points = _points(view, quantity)
+        costs = [value if quantity is lm.ITL else 1 / value for _, value in points if value > 0]
+        if not _course(points) or len(costs) < len(points) or costs[-1] < CHANGED * costs[0]:
+            continue
+        if any(b < a / SAME for a, b in itertools.pairwise(costs)):
+            continue
+        why = (
+            f"From {count(points[0][0])} to {count(points[-1][0])} tokens of context a token takes "
+            f"{costs[-1] / costs[0]:.1f} times as long: each step reads the KV of all of them."
+        )
+        evidence = (view.evidence("time of a token, longest context over shortest", costs[-1] / costs[0], "x",
+                                  threshold=CHANGED, of=(quantity,)),)  # fmt: skip
+        do = "fewer bytes of KV: quantized KV, fewer KV heads, shorter contexts; or faster memory"
+        return likely(Bound.BANDWIDTH, "kv", why, Grade.INFERRED, evidence, do=do, metric=Metric.ITL)
+    return None
+
+
+def more_cards(view: LogView) -> Opinion | None:
+    """The same on more cards is slower: what they tell one another costs more than they compute."""
+    for quantity in (lm.DECODE_RATE, lm.GENERATION_RATE, lm.ITL, lm.REQUEST_TIME):
+        rows = [
+            (float(found[1] or found[2]), s) for s in view.of(quantity) if (found := _CARDS.search(words(s)))
+        ]
+        for (few, a), (many, b) in itertools.combinations(sorted(rows, key=lambda row: row[0]), 2):
+            if (
+                _CARDS.sub("", words(a)) != _CARDS.sub("", words(b))
+                or few == many
+                or min(a.value, b.value) <= 0
+            ):
+                continue
+            slower = b.value / a.value if quantity in (lm.ITL, lm.REQUEST_TIME) else a.value / b.value
+            if slower >= WORSE:
+                why = f"On {count(many)} cards it runs {slower:.2g} times as slow as on {count(few)}."
+                evidence = (view.evidence(f"{quantity.meaning}: more cards against fewer", slower, "x",
+                                          threshold=WORSE, of=(quantity,)),)  # fmt: skip
+                do = "fewer cards in one tensor-parallel group, or cards with a direct link"
+                return likely(Bound.NETWORK, "tensor_parallel", why, Grade.INFERRED, evidence, do=do)
+    return None
+
+
+def before_the_first_step(view: LogView, objective: Objective) -> Opinion | None:
+    """TTFT grows many times over while a token takes as long as before: requests wait before their first step."""
+    told = [s for s in view.of(lm.TTFT) if not s.labels.get("length") and not HIT.search(words(s))]
+    told = [s for s in told if not COLD.search(words(s))]
+    pace = view.of(lm.ITL)
+    if len(told) < 2 or len({s.labels.get("as") for s in pace}) < 2 or view.of(lm.TRANSFER_TIME):
+        return None
+    low, high = min(s.value for s in told), max(s.value for s in told)
+    steps = [s.value for s in pace]
+    if low <= 0 or high < max(JUMP * low, objective.ttft_p95) or max(steps) > FLAT * min(steps):
+        return None
+    why = f"TTFT grows from {duration(low)} to {duration(high)}, and a token takes as long as before: requests wait."
+    evidence = (
+        view.evidence("TTFT, worst over best", high / low, "x", threshold=JUMP, of=(lm.TTFT,)),
+        view.evidence("ITL, worst over best", max(steps) / min(steps), "x", threshold=FLAT, of=(lm.ITL,)),
+    )
+    return likely(Bound.QUEUEING, None, why, Grade.INFERRED, evidence, do=_ROOM, metric=Metric.TTFT)
+
+
+_ROOM = (
+    "see whether the pool or the limit on running sequences holds them; then raise that one, or add replicas"
+)
+
+
+def outrun(view: LogView, objective: Objective) -> Opinion | None:
+    """More arrives than is served, or more clients ask than the batch may hold: the rest waits, by arithmetic."""
+    if view.usage is not None and view.usage.peak >= FULL:
+        return None
+    offered, served, ttft = view.last(lm.OFFERED), view.last(lm.SERVED), view.values(lm.TTFT)
+    slow = bool(ttft) and max(ttft) >= objective.ttft_p95
+    if offered and served and offered >= OUTRUN * served and slow:
+        why = f"{offered:g} requests a second arrive, {served:g} are served: the queue grows as long as that lasts."
+        evidence = (view.evidence("offered over served", offered / served, "x", threshold=OUTRUN,
+                                  of=(lm.OFFERED, lm.SERVED)),)  # fmt: skip
+        do = "add replicas, or shed load at the door"
+        return likely(Bound.QUEUEING, "arrivals", why, Grade.INFERRED, evidence, do=do, metric=Metric.TTFT)
+    clients, allowed = view.last(lm.CONCURRENCY), view.last(lm.MAX_RUNNING)
+    if clients and allowed and clients >= TWICE * allowed:
+        why = f"{count(clients)} requests at once, and {count(allowed)} may run: the others wait."
+        evidence = (view.evidence("requests at once over those that may run", clients / allowed, "x",
+                                  threshold=TWICE, of=(lm.CONCURRENCY, lm.MAX_RUNNING)),)  # fmt: skip
+        return likely(
+            Bound.QUEUEING, "admission_limit", why, Grade.INFERRED, evidence, do=_ROOM, metric=Metric.TTFT
+        )
+    return None
+
+
+def repeat_is_no_quicker(view: LogView, objective: Objective) -> Opinion | None:
+    """A prompt that is known to repeat brings its first token no sooner the second time, and no hit is told."""
+    rates = [*view.values(m.HITS_RATE_GAUGE), *view.values(lm.EXTERNAL_HIT_RATE)]
+    if not view.of(lm.REPEATED) or view.last(lm.CACHING) == 0.0 or max(rates, default=0.0) >= LOW:
+        return None
+    pairs = [
+        (a, b) for turns in _turns(view.of(lm.TTFT)).values() if (a := turns.get(1)) and (b := turns.get(2))
+    ]
+    if not pairs or any(b < a / SAME or b > WORSE * a for a, b in pairs):
+        return None
+    if min(a for a, _ in pairs) < OF_TTFT * objective.ttft_p95:
+        return None
+    first, again = pairs[0]
+    why = f"A repeated prompt takes {duration(again)} to its first token, {duration(first)} when new: nothing hits."
+    evidence = (view.evidence("TTFT of the repeat over that of the first", again / first, "x", threshold=1 / SAME,
+                              of=(lm.TTFT,)),)  # fmt: skip
+    do = "compare the unit that can hit (block, chunk) with the shared length, then the token ids of both prompts"
+    return likely(Bound.HIT_RATE, None, why, Grade.INFERRED, evidence, do=do, metric=Metric.TTFT)
+
+
+def _turns(rows: Iterable[Said]) -> Mapping[str, dict[int, float]]:
+    """Figures by what they are of and by the number of the turn."""
+    found: dict[str, dict[int, float]] = {}
+    for said in rows:
+        turn = _TURN.search(words(said))
+        if turn:
+            told = turn[1] or turn[2]
+            number = (
+                int(told)
+                if told.isdigit() and told != "0"
+                else 1
+                if told in _FIRST
+                else 3
+                if told == "third"
+                else 2
+            )
+            found.setdefault(_TURN.sub("", words(said)).strip(), {}).setdefault(number, said.value)
+    return found
+
+
+def check(view: LogView, objective: Objective) -> tuple[Opinion, ...]:
+    """Ask every course."""
+    asked = (
+        repeat_is_no_quicker(view, objective),
+        outrun(view, objective),
+        before_the_first_step(view, objective),
+        more_cards(view),
+        long_prompts(view, objective),
+        long_contexts(view),
+    )
+    return tuple(opinion for opinion in asked if opinion is not None)
