@@ -56,6 +56,19 @@ def overdue(case: Case) -> float:
     return max(0.0, waited[-1] - (through[-1][1] - before[-1])) if waited and before else 0.0
 
 
+def _waits(case: Case, metric: Metric) -> float:
+    """Seconds of a mean request in waits and stalls, by the latency that they are part of."""
+    if metric is Metric.ITL:
+        return case.stall + case.kv_stall
+    return case.ttft.part(QUEUE) + case.ttft.part(KV_LOAD) if case.ttft is not None else 0.0
+
+
+def ailing(case: Case, metric: Metric) -> bool:
+    """Say whether what speaks against health may lie in a latency although its objective is met: an ITL that is
+    even and without stalls is not to blame for what requests wait before their first token."""
+    return metric is Metric.TTFT or tail(case.traffic.itl) or case.share(_waits(case, metric)) >= WAITS
+
+
 def unhealthy(case: Case, findings: tuple[Finding, ...]) -> tuple[str, ...]:
     """List what speaks against a clean bill of health; empty when nothing does."""
     reasons = [
@@ -64,9 +77,7 @@ def unhealthy(case: Case, findings: tuple[Finding, ...]) -> tuple[str, ...]:
     late = overdue(case)
     if late > LATE * (case.traffic.first_tokens + late):
         reasons.append(f"{count(late)} requests have waited longer than the TTFT objective, and still wait")
-    waits = case.stall + case.kv_stall
-    if case.ttft is not None:
-        waits += case.ttft.part(QUEUE) + case.ttft.part(KV_LOAD)
+    waits = sum(_waits(case, metric) for metric in Metric)
     if case.share(waits) >= WAITS:
         reasons.append(f"waits and stalls take {100 * case.share(waits):.0f}% of a request")
     likely = [f for f in findings if avoidable(f) and f.verdict is Verdict.LIKELY]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
 from kvdoctor.halt import HALT_SECONDS, Halt, halted
-from kvdoctor.health import avoidable, misses, tail, unhealthy
+from kvdoctor.health import ailing, avoidable, misses, tail, unhealthy
 from kvdoctor.model import Bound, Finding, Metric, State, Verdict
 
 NAMED = 0.15
@@ -92,7 +92,7 @@ def name_bound(case: Case, metric: Metric, findings: tuple[Finding, ...]) -> Fin
     cost = _cost(case, metric, best) if best is not None else 0.0
     if best is None or not cost or cost < NAMED * _whole(case, metric):
         return None
-    slowed = _slowed_by(case, metric, best, likely)
+    slowed = _slowed_by(case, metric, best, likely) or _fed_unevenly(best, likely)
     return slowed or _root(best, findings)
 
 
@@ -112,6 +112,14 @@ def _slowed_by(case: Case, metric: Metric, named: Finding, likely: list[Finding]
     if best is not None and _cost(case, metric, best) >= ROOT * _cost(case, metric, named):
         return best
     return None
+
+
+def _fed_unevenly(named: Finding, likely: list[Finding]) -> Finding | None:
+    """Put the router in place of a queue, or of a full pool, that one rank has while the others have room."""
+    if named.bound not in (Bound.QUEUEING, Bound.CAPACITY) or named.metric is not Metric.TTFT:
+        return None
+    router = next((f for f in likely if f.bound is Bound.EXTERNAL and f.subclass == "router"), None)
+    return router if router is not None and router.share_seconds >= ROOT * named.share_seconds else None
 
 
 def _same_bound(case: Case, named: Finding, findings: tuple[Finding, ...]) -> Finding:
@@ -199,13 +207,23 @@ def judge(case: Case, findings: tuple[Finding, ...], slow: str | None = None) ->
         return Judgement(State.HEALTHY, metric, None, by_metric, (), findings)
     other = Metric.ITL if metric is Metric.TTFT else Metric.TTFT
     ratios = misses(case)
-    blame = (metric,) if ratios.get(metric, 0.0) > 1 >= ratios.get(other, 0.0) else (metric, other)
+    blame: tuple[Metric, ...] = (metric, other)
+    if ratios.get(metric, 0.0) > 1 >= ratios.get(other, 0.0):
+        blame = (metric,)
+    elif max(ratios.values(), default=0.0) <= 1 and not slow:
+        blame = tuple(each for each in blame if not _only_paced(case, each, by_metric[each]))
     for each in blame:
         named = by_metric[each]
         if isinstance(named, Finding):
             chosen = _same_bound(case, named, findings)
             return Judgement(State.BOUND, each, chosen, by_metric, reasons, findings)
     return Judgement(State.INSUFFICIENT, metric, None, by_metric, reasons, findings)
+
+
+def _only_paced(case: Case, metric: Metric, named: Finding | State) -> bool:
+    """Say whether a bound only sets the pace of a latency that is well: something has to, and it is no complaint."""
+    paces = isinstance(named, Finding) and named.bound in (Bound.BANDWIDTH, Bound.COMPUTE)
+    return paces and not ailing(case, metric)
 
 
 def _nameless(case: Case, metric: Metric, reasons: tuple[str, ...]) -> State:

@@ -168,3 +168,33 @@ def test_a_metric_that_misses_its_objective_is_not_answered_for_by_one_that_is_f
     )
     assert isinstance(found.by_metric[Metric.ITL], Finding)
     assert found.state is state
+
+
+@pytest.mark.parametrize(
+    ("numbers", "state"),
+    [
+        pytest.param({}, State.INSUFFICIENT, id="ITL is even, TTFT is a wait that nothing explains"),
+        pytest.param({"itl_mean": 0.06}, State.BOUND, id="ITL misses its objective"),
+        pytest.param({"itl_buckets": {0.025: 9700.0, 0.15: 300.0}}, State.BOUND, id="ITL has a tail"),
+    ],
+)
+def test_what_paces_an_even_itl_does_not_answer_for_a_wait_before_the_first_token(numbers, state):
+    reads = likely(Bound.BANDWIDTH, "weights", Metric.ITL, 1.0)
+    loads = {
+        "ttft_mean": 0.5,
+        "queue_mean": 0.4,
+        "outputs": 101,
+        "itl_mean": 0.02,
+        "step_tokens": 100,
+        **numbers,
+    }
+    assert judged((reads,), **loads).state is state
+
+
+def test_a_queue_at_one_rank_alone_is_put_down_to_the_router():
+    limit = likely(Bound.QUEUEING, "admission_limit", Metric.TTFT, 1.0)
+    for share, bound in ((0.9, Bound.EXTERNAL), (0.2, Bound.QUEUEING)):
+        router = likely(Bound.EXTERNAL, "router", Metric.TTFT, share)
+        found = judged((limit, router), ttft_mean=4.0, ttft_buckets={5.0: 200.0}, queue_mean=3.0, waiting=20)
+        assert found.finding is not None
+        assert found.finding.bound is bound

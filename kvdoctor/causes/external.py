@@ -37,7 +37,7 @@ def check(case: Case) -> tuple[Finding, ...]:
         case.evidence("mean waiting on the other ranks", rest, "", of=(m.WAITING,)),
     )  # fmt: skip
     if waits[fullest] < UNEVEN * rest or case.share(cost) < COST or waits[fullest] < SOMEONE:
-        why = "The ranks are fed evenly."
+        why = "No rank has a queue to speak of while the others have none."
         return (Finding(Bound.EXTERNAL, Verdict.RULED_OUT, "router", why, evidence=evidence), unseen)
     why = f"Requests wait on rank {fullest} while the others have next to none: the router's doing."
     advice = (
