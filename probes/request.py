@@ -62,7 +62,7 @@ def run(options: Options, tell: Tell) -> dict[str, Any]:
     return {
         "probe": "request",
         "measures": "one prompt, as a miss and as a hit",
-        "device": options.url,
+        "device": server.name,
         "rows": [_row("miss", [miss]), _row("fill", [fill]), _row("hit", hits)],
         "saved_seconds": miss.answer.ttft_s - statistics.median(hit.answer.ttft_s for hit in hits),
         "conditions": {"model": model, "output_tokens": options.tokens, "hits": HITS},
@@ -72,6 +72,8 @@ def run(options: Options, tell: Tell) -> dict[str, Any]:
 def _prompt(path: str) -> str:
     """Read the prompt; KvdoctorError where there is none."""
     try:
+        if not os.path.isfile(path) and os.path.exists(path):
+            raise KvdoctorError(f"{path} is no file", "--prompt-file FILE of plain text")
         if os.path.getsize(path) > LARGEST:
             raise KvdoctorError(f"{path} is larger than {LARGEST // 2**20} MiB", "give a smaller prompt")
         text = Path(path).read_text(encoding="utf-8")

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote_to_bytes, urlsplit
 
 from kvdoctor.errors import KvdoctorError
 
 TIMEOUT_S = 120.0
 MAX_PAGE = 16 * 2**20
+MAX_EVENT, MAX_STREAM = 2**20, 64 * 2**20
+"""Bytes of one line of a stream, and of a whole stream: one of a few tokens is a few kilobytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,57 +48,94 @@ class Server:
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        connection = self._connection()
-        try:
+        with self._connection() as connection:
             connection.connect()  # the connection's own time is not the engine's
             begin = time.perf_counter()
             connection.request("POST", self._path("/v1/completions"), json.dumps(body), self._headers())
-            response = connection.getresponse()
-            if response.status != 200:
-                raise KvdoctorError(f"{self.url} answers {response.status}", "does it serve /v1/completions?")
-            return _timed(_events(response), begin)
-        except OSError as error:
-            raise KvdoctorError(f"{self.url}: {error}", "check the URL") from error
-        finally:
-            connection.close()
+            with connection.getresponse() as response:
+                if response.status != 200:
+                    reason = f"{self.name} answers {response.status}"
+                    raise KvdoctorError(reason, "does it serve /v1/completions?")
+                return _timed(_events(response), begin)
 
     def model(self) -> str:
         """Return the first model that the server lists."""
         try:
             return str(json.loads(self.page("/v1/models"))["data"][0]["id"])
-        except (ValueError, KeyError, IndexError, TypeError) as error:
-            raise KvdoctorError(f"{self.url} lists no model", "--served-model NAME") from error
+        except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
+            raise KvdoctorError(f"{self.name} lists no model", "--served-model NAME") from error
 
     def page(self, path: str) -> str:
         """Return a page as text; empty where the server has none."""
-        connection = self._connection()
-        try:
+        with self._connection() as connection:
             connection.request("GET", self._path(path), headers=self._headers())
             response = connection.getresponse()
             return response.read(MAX_PAGE).decode("utf-8", "replace") if response.status == 200 else ""
+
+    @property
+    def name(self) -> str:
+        """The address without what may be a secret in it: user, password, query."""
+        before, at, after = self.url.partition("?")[0].partition("#")[0].rpartition("@")
+        scheme = before.partition("://")[0] + "://" if "://" in before else ""
+        return f"{scheme}***@{after}" if at else after
+
+    def _parts(self) -> SplitResult:
+        try:
+            parts = urlsplit(self.url)
+            if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+                return parts
+        except ValueError:
+            pass
+        raise KvdoctorError(f"{self.name} is no address of a server", "--url http://HOST:PORT")
+
+    def _path(self, path: str) -> str:
+        return self._parts().path.rstrip("/").removesuffix("/metrics").removesuffix("/v1") + path
+
+    def _headers(self) -> dict[str, str]:
+        """The key goes before a name and a password in the address."""
+        if not self.key.isascii() or (self.key and not self.key.isprintable()):
+            raise KvdoctorError(
+                "the API key holds characters that no header may", "set KVDOCTOR_API_KEY again"
+            )
+        user = self._parts().netloc.rpartition("@")[0]
+        basic = "Basic " + base64.b64encode(unquote_to_bytes(user)).decode() if user else ""
+        sent = f"Bearer {self.key}" if self.key else basic
+        return {"Content-Type": "application/json", **({"Authorization": sent} if sent else {})}
+
+    @contextmanager
+    def _connection(self) -> Iterator[http.client.HTTPConnection]:
+        """A connection for one request; what goes wrong on it becomes a KvdoctorError."""
+        parts = self._parts()
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        connection = kind(parts.hostname or "", parts.port, timeout=TIMEOUT_S)
+        try:
+            yield connection
         except OSError as error:
-            raise KvdoctorError(f"{self.url}: {error}", "check the URL") from error
+            raise KvdoctorError(f"{self.name}: {error}", "check the URL") from error
+        except (http.client.InvalidURL, UnicodeError) as error:
+            raise KvdoctorError(f"{self.name} is no address of a server", "--url http://HOST:PORT") from error
+        except http.client.HTTPException as error:
+            raise KvdoctorError(
+                f"what answers at {self.name} does not speak HTTP as it should",
+                "is it the API server's port?",
+            ) from error
         finally:
             connection.close()
 
-    def _path(self, path: str) -> str:
-        return urlsplit(self.url).path.rstrip("/").removesuffix("/metrics").removesuffix("/v1") + path
 
-    def _headers(self) -> dict[str, str]:
-        key = {"Authorization": f"Bearer {self.key}"} if self.key else {}
-        return {"Content-Type": "application/json", **key}
-
-    def _connection(self) -> http.client.HTTPConnection:
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise KvdoctorError(f"{self.url} is no address of a server", "--url http://HOST:PORT")
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        return kind(parts.hostname, parts.port, timeout=TIMEOUT_S)
+def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
+    """Yield the lines of a stream, within its limits of bytes; the probe's own limit is one of time."""
+    total = 0
+    while line := response.readline(MAX_EVENT + 1):
+        total += len(line)
+        if len(line) > MAX_EVENT or total > MAX_STREAM:
+            raise KvdoctorError("the server's stream does not end", "is it an OpenAI server?")
+        yield line
 
 
 def _events(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
     """Yield the JSON of each `data:` line until the stream's end."""
-    for line in response:
+    for line in _lines(response):
         text = line.strip()
         if text == b"data: [DONE]":
             return

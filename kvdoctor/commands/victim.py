@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from kvdoctor.commands.output import print_note
 from kvdoctor.commands.victim_place import Victim
+from kvdoctor.secrets import mask_url
 from kvdoctor.units import duration
 
 WORSE = 1.5
@@ -51,7 +52,7 @@ def watch(victim: Victim | None) -> Iterator[Watcher | None]:
         return
     address, key = victim.address, os.environ.get(API_KEY) if victim.is_given else None
     watcher = Watcher(lambda: look(address, key))
-    print_note(f"{address}: {watcher.says}")
+    print_note(f"{mask_url(address)}: {watcher.says}")
     thread = threading.Thread(target=watcher.run, daemon=True)
     thread.start()
     try:

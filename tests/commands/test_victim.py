@@ -162,6 +162,14 @@ def test_a_service_without_a_page_is_said_not_to_be_watched(capsys):
     assert "its latency is not watched" in capsys.readouterr().err
 
 
+def test_a_password_in_the_address_is_not_shown(capsys):
+    with watch(Victim("http://me:hidden@127.0.0.1:9", is_given=True)):
+        pass
+    said = capsys.readouterr().err
+    assert "http://***@127.0.0.1:9: its page does not answer" in said
+    assert "hidden" not in said
+
+
 def test_nobody_named_is_no_victim_and_a_pid_of_nobody_an_error():
     assert victim(None, None) is None
     with pytest.raises(KvdoctorError, match="there is no process"):

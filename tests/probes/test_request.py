@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from kvdoctor.errors import KvdoctorError
 from kvdoctor.probes import request
 from kvdoctor.probes.request import Options, counters
+from kvdoctor.probes.sse import Server
 
 PROMPT = "the secret prompt of a customer"
 
@@ -123,7 +126,14 @@ def test_a_server_that_refuses_is_named(engine, asked):
 
 
 @pytest.mark.parametrize(
-    ("url", "text"), [("ftp://x", "no address of a server"), ("http://127.0.0.1:9", "Connection refused")]
+    ("url", "text"),
+    [
+        ("ftp://x", "no address of a server"),
+        ("http://127.0.0.1:9", "Connection refused"),
+        ("http://127.0.0.1:99999", "no address of a server"),
+        ("http://[::1/", "no address of a server"),
+        ("http://127.0.0.1:9/a b", "no address of a server"),
+    ],
 )
 def test_a_wrong_address_is_a_clear_line(asked, url, text):
     with pytest.raises(KvdoctorError, match=text):
@@ -142,3 +152,53 @@ def test_a_prompt_that_is_none_is_a_clear_line(engine, asked, tmp_path, content,
 def test_counters_are_summed_over_labels_and_gauges_left_out():
     page = '# HELP a_total x\na_total{e="0"} 1\na_total{e="1"} 2\nb_count 4\nnow 5\nbad_total x\n'
     assert counters(page) == {"a_total": 3.0, "b_count": 4.0}
+
+
+def test_a_prompt_without_an_end_is_not_read(asked):
+    with pytest.raises(KvdoctorError, match="/dev/zero is no file"):
+        request.run(Options(asked.url, "/dev/zero"), quiet)
+
+
+def test_a_password_in_the_address_is_sent_and_never_shown(engine, asked):
+    place = asked.url.removeprefix("http://")
+    found = request.run(Options(f"http://me:pass%21@{place}/?api_key=s3", asked.prompt_file), quiet)
+    assert found["device"] == f"http://***@{place}/"
+    assert Server(f"http://me:pass%21@{place}")._headers()["Authorization"] == "Basic bWU6cGFzcyE="
+    engine.state["status"] = 401
+    with pytest.raises(KvdoctorError) as caught:
+        request.run(Options(f"http://me:hidden@{place}", asked.prompt_file), quiet)
+    assert "hidden" not in caught.value.message
+
+
+def test_a_key_that_no_header_can_carry_is_not_shown(asked, monkeypatch):
+    monkeypatch.setenv("KVDOCTOR_API_KEY", "sk-hidden\nX: y")
+    with pytest.raises(KvdoctorError, match="API key") as caught:
+        request.run(asked, quiet)
+    assert "hidden" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (b"\x00garbage\r\n\r\n", "does not speak HTTP"),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"a" * (2**20 + 9), "stream does not end"),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 100_000, "lists no model"),
+    ],
+    ids=["garbage", "endless", "nested"],
+)
+def test_what_is_no_server_of_completions_is_a_clear_line(answer, text):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answering, args=(listener, answer))
+        thread.start()
+        server = Server(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        with pytest.raises(KvdoctorError, match=text):
+            server.model() if "model" in text else server.complete("x", model="m", tokens=1)
+        thread.join()
+
+
+def answering(listener, answer):
+    """Answer one connection with these bytes, whatever it asks."""
+    connection, _ = listener.accept()
+    with connection, suppress(OSError):
+        connection.recv(65536)
+        connection.sendall(answer)
