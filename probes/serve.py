@@ -68,6 +68,9 @@ def serve(server: socket.socket, place: Place, ended: Callable[[], bool] = lambd
             connection, _ = server.accept()
         except TimeoutError:
             continue
+        except OSError:  # no file left for it, or it has gone: others may still come
+            time.sleep(POLL_S)
+            continue
         if crew.busy >= MOST_STREAMS:
             connection.close()
             continue
@@ -91,7 +94,7 @@ class _Crew:
             if admit(line, self._token):
                 self.served += 1
                 _obey(line)
-        except (OSError, KvdoctorError, ValueError, TypeError, KeyError):
+        except (OSError, KvdoctorError, ValueError, TypeError, KeyError, OverflowError):
             pass  # a client that leaves or talks nonsense is no failure of the server
         finally:
             line.close()

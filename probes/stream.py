@@ -47,7 +47,7 @@ class Line:
             found += piece
         try:
             message = json.loads(found)
-        except ValueError:
+        except (ValueError, RecursionError):
             message = None
         if not isinstance(message, dict):
             raise KvdoctorError(

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -73,7 +74,8 @@ def test_the_token_is_never_sent(peer):
 
 
 @pytest.mark.parametrize(
-    "nonsense", [b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 8192, b'{"proof": 5}\n', b"[]\n", b""]
+    "nonsense",
+    [b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 8192, b'{"proof": 5}\n', b"[]\n", b"[" * 4000 + b"\n", b""],
 )
 def test_whoever_talks_nonsense_harms_nobody_else(peer, nonsense):
     with socket.create_connection(("127.0.0.1", peer)) as rude:
@@ -100,6 +102,20 @@ def test_loopback_is_loopback(bind):
 def test_a_server_ends_by_itself():
     place = Place(seconds=0.0)
     assert serve(listen(place), place) == 0
+
+
+def test_a_server_without_a_file_for_one_more_connection_goes_on():
+    place, failures = Place(seconds=0.5), [OSError(24, "Too many open files"), TimeoutError()]
+
+    class Full:
+        settimeout = close = staticmethod(lambda *_: None)
+
+        def accept(self):
+            time.sleep(0.01)
+            raise failures.pop(0) if failures else TimeoutError
+
+    assert serve(Full(), place) == 0
+    assert not failures
 
 
 def test_a_port_that_is_taken_is_a_clear_line(peer):
