@@ -142,7 +142,7 @@ def _answer(
                     found: dict[str, Any] = message
                     return found
                 tell(message["doing"], message["share"])
-    raise KvdoctorError(f"the probe did not end within {limit_s:.0f} s and was stopped", "allow it more time")
+    raise KvdoctorError(f"the probe did not end within {limit_s:g} s and was stopped", "allow it more time")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from kvdoctor.commands import probe_options as o
-from kvdoctor.commands.probe_line import OPTIONS, Line, line_of
+from kvdoctor.commands.probe_line import OPTIONS, Line, check_seconds, line_of
 from kvdoctor.errors import KvdoctorError, Misuse
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def probe(
     """
     given = dict(locals())
     names = _names(what or [])
+    check_seconds(seconds)
     if serve:
         from kvdoctor.commands.peer import be_peer
 
@@ -74,8 +75,9 @@ def probe(
     if not names:
         _list(line)
         return
-    from kvdoctor.commands.probe_show import show
+    from kvdoctor.commands.probe_show import check, show
 
+    check(json, html)
     raise typer.Exit(show(_measured(names, line, seconds, force), json, html))
 
 

@@ -11,6 +11,13 @@ from typing import Any
 from kvdoctor.errors import Misuse
 
 DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
+LIMITS = (("streams", 1, 64), ("tokens", 1, 4096), ("tp", 1, 1024))
+"""Numbers that are given, and their bounds; a peer serves as many streams."""
+LARGEST_BLOCK = 64 * 2**20
+"""Bytes of a block: each one under way takes a buffer, and the file of the disk probe holds several."""
+LAST_PORT = 65535
+LONGEST_S = 86400.0
+"""Seconds of a probe, or of a peer: it ends by itself within a day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +57,21 @@ def line_of(given: Mapping[str, Any]) -> Line:
 
     if not DEVICE.fullmatch(given["device"]):
         raise Misuse(f"--device {given['device']} is no device", "auto, cpu, cuda or cuda:1")
+    for name, least, most in LIMITS:
+        if not least <= given[name] <= most:
+            raise Misuse(f"--{name} {given[name]} is not between {least} and {most}", f"--{name} {least}")
     known = {field.name: given[field.name] for field in fields(Line) if field.name in given}
     known["size"] = int(size_bytes(given["size"])) if given["size"] else 0
     known["blocks"] = block_sizes(given["block"] or (), model=given["model"], tp=given["tp"])
+    if given["block"] and not all(0 < block <= LARGEST_BLOCK for block in known["blocks"]):
+        raise Misuse("--block is above 0 and 64 MiB at most", "--block 64KiB")
     return Line(**known)
+
+
+def check_seconds(seconds: float | None) -> None:
+    """Misuse for a time limit that is none."""
+    if seconds is not None and not 0 < seconds <= LONGEST_S:
+        raise Misuse(f"--seconds {seconds:g} is not above 0 and {LONGEST_S:g} at most", "--seconds 60")
 
 
 def _decode(line: Line) -> dict[str, Any]:
@@ -78,7 +96,7 @@ def _nvme(line: Line) -> dict[str, Any]:
 
 def _network(line: Line) -> dict[str, Any]:
     host, _, port = (line.peer or "").rpartition(":")
-    if line.peer and not (host and port.isdigit()):
+    if line.peer and not (host and port.isdecimal() and port.isascii() and 0 < int(port[:6]) <= LAST_PORT):
         raise Misuse(f"--peer {line.peer} is no HOST:PORT", "--peer 10.0.0.2:47600")
     where = {"host": host.strip("[]"), "port": int(port)} if line.peer else {}
     return {**where, "streams": line.streams, "mooncake": line.mooncake, "blocks": line.blocks}

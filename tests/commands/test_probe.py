@@ -74,6 +74,13 @@ def test_without_a_gpu_pcie_is_refused_in_a_sentence(program):
         (["hbn"], "there is no probe 'hbn'"),
         (["request"], "request sends a real prompt to a service"),
         (["network", "--peer", "host"], "--peer host is no HOST:PORT"),
+        (["network", "--peer", "127.0.0.1:99999"], "--peer 127.0.0.1:99999 is no HOST:PORT"),
+        (["network", "--serve", "--port", "70000"], "there is no port 70000"),
+        (["network", "--serve", "--seconds", "inf"], "--seconds inf is not above 0"),
+        (["network", "--streams", "0"], "--streams 0 is not between 1 and 64"),
+        (["hbm", "--seconds", "nan"], "--seconds nan is not above 0"),
+        (["nvme", "--block", "0"], "--block is above 0"),
+        (["nvme", "--block", "10GiB"], "64 MiB at most"),
         (["hbm", "--serve"], "--serve is the network probe's"),
     ],
 )
@@ -100,6 +107,20 @@ def test_a_file_of_somebody_else_is_not_written_over(program, tmp_path):
     ran = program.run("probe", "nvme", "--path", "/nowhere", "--json", "mine.txt")
     assert ran.code == 1
     assert (tmp_path / "mine.txt").read_text() == "precious"
+
+
+def test_a_file_that_cannot_be_written_is_said_before_anything_is_measured(program):
+    ran = program.run("probe", "hbm", "--html", "/nowhere/page.html")
+    assert ran.code == 1
+    assert "/nowhere/page.html cannot be written" in ran.err
+    assert "loads" not in ran.err
+
+
+def test_a_disk_that_is_full_in_the_end_keeps_no_result_back(program):
+    ran = program.run("probe", "nvme", "--path", "/nowhere", "--json", "/dev/full")
+    assert ran.code == 1
+    assert "nvme refused: /nowhere is not a folder" in ran.out
+    assert "/dev/full cannot be written: No space left" in ran.err
 
 
 def test_both_ends_by_hand(program):
