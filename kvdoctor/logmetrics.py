@@ -84,6 +84,7 @@ SHARED_PREFIX = _same("log_shared_prefix", "tokens", "tokens that prompts are kn
 QUERIES = _same("log_prefix_queries", "tokens", "tokens looked up in the prefix cache")
 HITS = _same("log_prefix_hits", "tokens", "tokens found in the prefix cache")
 KEYS_DIFFER = _same("log_keys_differ", "", "1 where equal tokens have unequal keys")
+VOLATILE = _same("log_volatile_front", "", "1 where prompts are known to differ near their front")
 HOST_SHARE = _same("log_host_share", "ratio", "share of samples or of a step in the CPU's own work")
 HOST_TIME = _same("log_host_time", "seconds", "the CPU's own work in one step or request, from a profile")
 GPU_TIME = _same("log_gpu_time", "seconds", "kernels in one step, from a profile")

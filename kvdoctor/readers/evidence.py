@@ -28,7 +28,7 @@ _CURED = re.compile(
 _AT_USAGE = re.compile(r"at ([\d.]+) ?% kv")
 _AT_LOAD = re.compile(
     r"(?:concurrency|bs|batch|clients?|users?|qps|rps|(?:request|arrival) rate) ?=? ?(\d+(?:\.\d+)?)"
-    r"|(\d+) (?:concurrent|clients|users)|(\d+(?:\.\d+)?) ?(?:qps|rps|req/s)"
+    r"|(\d+) (?:concurrent|clients?|users?|parallel)\b|(\d+(?:\.\d+)?) ?(?:qps|rps|req/s)"
 )
 _AT_LENGTH = re.compile(
     r"(?:prompt|input|context|ctx|isl|prefix)(?: (?:length|len|size|tokens|depth))? ?=? ?(?:of |at )?"

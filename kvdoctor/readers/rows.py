@@ -105,11 +105,24 @@ PROFILED: tuple[Name, ...] = (
     _name(lm.GPU_TIME, r"forward|kernel|\bgpu\b|model exec|graph exec|attention|decode step", TIME),
 )  # fmt: skip
 """Times in rows of a profile."""
+
+ASKED: tuple[Name, ...] = (_name(lm.CONCURRENCY, r"max(imum)? (request )?concurrency|^concurrency", PLAIN),)
+"""What clients were told to do; an engine says of its own pool how many requests of full length fit at most."""
+_BY_KIND = {"profile": PROFILED, "trace": PROFILED, "flag": ASKED, "workload": ASKED, "benchmark": ASKED}
 _REPEATS = re.compile(
     r"\b(identical|repeated|exact same|same) (prompts?|requests?|prefix|messages?|system|documents?|context|questions?)"
 )
 _ANEW = re.compile(r"full prompt re ?process|re ?process\w* (of )?the (full|whole|entire) prompt")
 _DIFFER = re.compile(r"\b(differ\w*|mismatch\w*|not (equal|the same|identical)|unequal)\b")
+_FRONT = re.compile(
+    r"system (prompt|message)|(front|beginning|start|head) of (the|each|every) prompt|prompt prefix"
+)
+_CHANGES = re.compile(
+    r"\b(time ?stamp|date ?time|clock|time of day|uuid|nonce|salt|session id|request id|random|counter)\b.*"
+    r"\b(every|each|per) (request|turn|call|second|minute)|\b(changes|differs|is new|is different)\b.*"
+    r"\b(every|each|per|between) (request|turn|call|second|minute)"
+)
+_ON_PURPOSE = re.compile(r"\b(bust\w*|avoid\w*|prevent\w*|defeat\w*|on purpose|never hit|no reuse)\b")
 _KEY = re.compile(r"hash|\bkeys?\b|token ids?|template")
 _TRANSPORT = re.compile(r"\b(ucx\w*|nixl|transport|rdma|nccl|lanes?|mooncake|infiniband|roce|ibv?)\b")
 _TCP = re.compile(r"\brma\w*\(tcp|\bno rdma\b|fall\w* ?back to tcp|\btcp only|net/socket|no ib\b|^tcp$")
@@ -125,7 +138,7 @@ def normal(text: str) -> str:
 
 def quantity_of(name: str, kind: str, row: str = "") -> Quantity | None:
     """Return the quantity that a name, the kind of its figure and the kind of its row stand for."""
-    for known in (*PROFILED, *NAMES) if row in ("profile", "trace") else NAMES:
+    for known in (*_BY_KIND.get(row, ()), *NAMES):
         unless = known.unless
         if kind in known.kinds and known.pattern.search(name) and not (unless and unless.search(name)):
             return known.quantity
@@ -149,6 +162,9 @@ def facts(kind: str, name: str, value: str) -> Iterable[tuple[Quantity, float]]:
             yield lm.FAST_PATH_OFF, 1.0
     if kind in ("workload", "benchmark", "config", "log") and _REPEATS.search(f"{name} {words}"):
         yield lm.REPEATED, 1.0
+    told = f"{name} {words}"
+    if _FRONT.search(told) and _CHANGES.search(told) and not _ON_PURPOSE.search(told):
+        yield lm.VOLATILE, 1.0
     if _ANEW.search(f"{name} {words}") and not _NO.match(words):
         yield lm.REPROCESSED, 1.0
     if "prefix caching" in name and "no enable" not in name:

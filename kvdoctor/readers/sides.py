@@ -8,7 +8,8 @@ from collections.abc import Collection, Sequence
 from kvdoctor.readers.rows import named, normal
 
 _SIDE = re.compile(
-    r"^(on|off|with|without|before|after|enabled|disabled|old|new)$|^[\d.]+[kKmM]?$", re.IGNORECASE
+    r"^(on|off|with|without|before|after|enabled|disabled|old|new)$|^[A-Za-z]{0,4}=?[\d.]+[kKmM]?$",
+    re.IGNORECASE,
 )
 _OPPOSITE = re.compile(r"\b(with|without)\b", re.IGNORECASE)
 

@@ -169,6 +169,27 @@ def test_a_pool_has_room_where_one_more_like_those_that_run_fits(tmp_path, run, 
     assert found.confidence.value == ("low" if named == "capacity" else "medium")
 
 
+@pytest.mark.parametrize(
+    ("offered", "ttft", "p99", "named"),
+    [
+        ("9.0", 12000, 30000, "queueing"),
+        ("9.0", 120, 300, "healthy"),
+        ("4.1", 12000, 30000, "insufficient_evidence"),
+        ("inf", 12000, 30000, "insufficient_evidence"),
+    ],
+)
+def test_what_a_serving_benchmark_prints_is_read(tmp_path, offered, ttft, p99, named):
+    path = tmp_path / "bench.txt"
+    path.write_text(
+        f"Traffic request rate: {offered}\nMaximum request concurrency: None\n== Result ==\n"
+        f"Request throughput (req/s):              4.0      \nMean TTFT (ms):     {ttft}.5   \n"
+        f"P99 TTFT (ms):   {p99}.0   \nMean TPOT (ms):      21.5     \n"
+    )
+    found = diagnose(read([str(path)]))
+    assert found.primary_name == named, found.summary
+    assert found.confidence.value == "low"
+
+
 def test_a_tier_that_has_no_room_is_named(tmp_path):
     line = "LMCache WARNING: Failed to allocate memory for tensor([2, 8]) because no memory is available\n"
     path = tmp_path / "lmcache.log"

@@ -40,16 +40,20 @@ _FEATURES: tuple[tuple[str, Bound, str | None, bool], ...] = (
     (r"tokeniz", Bound.HOST, "tokenizer", True),
     (r"overlap schedul|async schedul|scheduler|api server|\bgil\b|numa|\bcpus?\b|threads", Bound.HOST, "scheduler",
      False),
+    (r"grammar|structured|guided|json schema|constrained", Bound.HOST, "structured_output", True),
     (r"cuda graph|eager", Bound.HOST, "launch_bound", False),
     (r"rdma|\bib\b|infiniband|nvlink|\btcp\b|nccl|\bp2p\b|\bucx", Bound.NETWORK, "used_badly", False),
+    (r"tensor parallel", Bound.NETWORK, "tensor_parallel", True),
     (_TIER.pattern, Bound.OFFLOAD, "slow_tier", True),
     (r"chunk|batched tokens|prefill", Bound.COMPUTE, "interference", False),
     (r"\bmtp\b|speculat|draft|eagle", Bound.COMPUTE, "speculation", True),
 )  # fmt: skip
 """What runs may differ in, which bound it speaks for, and whether it does so only where it makes things worse."""
+_MEASURE = re.compile(r"\b(prefill|decode|scheduling|tokenizer) (rate|throughput|speed|time)\b")
+"""What is measured, not what was changed."""
 _NEGATED = re.compile(r"\b(without|no|off|disabled?|skip|bypass|not)\b")
 _TIMES: tuple[Quantity, ...] = (lm.TTFT, lm.ITL, lm.WALL, lm.REQUEST_TIME)
-_RATES: tuple[Quantity, ...] = (lm.DECODE_RATE, lm.GENERATION_RATE)
+_RATES: tuple[Quantity, ...] = (lm.DECODE_RATE, lm.GENERATION_RATE, lm.PREFILL_RATE)
 _UNDO = "change that one thing back, or keep it only where it helps"
 
 
@@ -101,10 +105,10 @@ def _feature(worse: Said, better: Said) -> tuple[Bound, str | None, str] | None:
         return None
     text = " ".join(w for s in (worse, better) for w in words(s).split() if w in differ)
     if not _SIDES.sub("", text).strip():
-        text = words(worse)
+        text = _MEASURE.sub("", words(worse))
     for pattern, bound, subclass, costs in _FEATURES:
-        if re.search(pattern, text) and (not costs or _has(worse, better, pattern)):
-            return bound, subclass, text
+        if re.search(pattern, text):
+            return (bound, subclass, text) if not costs or _has(worse, better, pattern) else None
     return None
 
 

@@ -158,6 +158,17 @@ def _reprocessed(view: LogView) -> Opinion | None:
     )
 
 
+def _volatile(view: LogView) -> Opinion | None:
+    """Something near the front of the prompts changes with each: what follows it cannot hit (rule 8)."""
+    rate = _plain_rate(view)
+    if not view.of(lm.VOLATILE) or (rate is not None and rate >= LOW):
+        return None
+    evidence = (view.evidence("prompts that differ near their front", 1.0, of=(lm.VOLATILE,)),)
+    why = "Something near the front of the prompts changes with each of them: all that follows is computed again."
+    grade = Grade.INFERRED if rate is None else Grade.MEASURED
+    return likely(Bound.HIT_RATE, "prefix_mismatch", why, grade, evidence, do=_FRONT, metric=Metric.TTFT)
+
+
 def _keys_differ(view: LogView) -> Opinion | None:
     """Equal tokens get unequal keys: what one process stores, no other finds."""
     if not view.of(lm.KEYS_DIFFER):
@@ -170,7 +181,7 @@ def _keys_differ(view: LogView) -> Opinion | None:
 
 def hit_rate(view: LogView) -> tuple[Opinion, ...]:
     """Name lost reuse only with proof; a low rate alone is a question (rule 8)."""
-    asked = (_keys_differ, _reprocessed, _too_short, _common, _known_to_share, _disabled, _fell)
+    asked = (_keys_differ, _volatile, _reprocessed, _too_short, _common, _known_to_share, _disabled, _fell)
     for opinion in (ask(view) for ask in asked):
         if opinion is not None:
             return (opinion,)

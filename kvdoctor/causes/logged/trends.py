@@ -97,7 +97,7 @@ def long_contexts(view: LogView) -> Opinion | None:
 
 def more_cards(view: LogView) -> Opinion | None:
     """The same on more cards is slower: what they tell one another costs more than they compute."""
-    for quantity in (lm.DECODE_RATE, lm.GENERATION_RATE, lm.ITL, lm.REQUEST_TIME):
+    for quantity in (lm.DECODE_RATE, lm.GENERATION_RATE, lm.PREFILL_RATE, lm.ITL, lm.REQUEST_TIME):
         rows = [
             (float(found[1] or found[2]), s) for s in view.of(quantity) if (found := _CARDS.search(words(s)))
         ]
@@ -143,18 +143,21 @@ _ROOM = (
 
 
 def outrun(view: LogView, objective: Objective) -> Opinion | None:
-    """More arrives than is served, or more clients ask than the batch may hold: the rest waits, by arithmetic."""
+    """More arrives than is served, or more clients ask than the batch may hold: the rest waits, by arithmetic.
+
+    Clients that are so many at most, each waiting for its answer, send no more than is served.
+    """
     if view.usage is not None and view.usage.peak >= FULL:
         return None
     offered, served, ttft = view.last(lm.OFFERED), view.last(lm.SERVED), view.values(lm.TTFT)
     slow = bool(ttft) and max(ttft) >= objective.ttft_p95
-    if offered and served and offered >= OUTRUN * served and slow:
+    clients, allowed = view.last(lm.CONCURRENCY), view.last(lm.MAX_RUNNING)
+    if clients is None and offered and served and offered >= OUTRUN * served and slow:
         why = f"{offered:g} requests a second arrive, {served:g} are served: the queue grows as long as that lasts."
         evidence = (view.evidence("offered over served", offered / served, "x", threshold=OUTRUN,
                                   of=(lm.OFFERED, lm.SERVED)),)  # fmt: skip
         do = "add replicas, or shed load at the door"
         return likely(Bound.QUEUEING, "arrivals", why, Grade.INFERRED, evidence, do=do, metric=Metric.TTFT)
-    clients, allowed = view.last(lm.CONCURRENCY), view.last(lm.MAX_RUNNING)
     if clients and allowed and clients >= TWICE * allowed:
         why = f"{count(clients)} requests at once, and {count(allowed)} may run: the others wait."
         evidence = (view.evidence("requests at once over those that may run", clients / allowed, "x",

@@ -1,4 +1,4 @@
-"""Lines of TensorRT-LLM, llama.cpp, TGI and LMDeploy."""
+"""Lines of TensorRT-LLM, llama.cpp, TGI and LMDeploy, and of the benchmarks that serve load to an engine."""
 
 from __future__ import annotations
 
@@ -119,4 +119,19 @@ LMDEPLOY = (
     ),
 )
 
-LINES = (*TENSORRT, *LLAMA, *TGI, *LMDEPLOY)
+_CLIENT = (("by", "client"),)
+_BENCHMARK = (
+    (b"Mean TTFT (ms):", lm.TTFT, rb"Mean TTFT \(ms\): *", MS),
+    (b"P99 TTFT (ms):", lm.TTFT, rb"P99 TTFT \(ms\): *", MS),
+    (b"Mean TPOT (ms):", lm.ITL, rb"Mean TPOT \(ms\): *", MS),
+    (b"Request throughput (req/s):", lm.SERVED, rb"throughput \(req/s\): *", 1.0),
+    (b"raffic request rate:", lm.OFFERED, rb"request rate: *", 1.0),
+    (b"equest concurrency:", lm.CONCURRENCY, rb"equest concurrency: *", 1.0),
+)
+"""What the serving benchmarks of vLLM and SGLang print at their end; a rate of `inf` is no number."""
+CLIENT = tuple(
+    Line("benchmark", needle, (number(quantity, before, scale=scale),), seconds=1.0, labels=_CLIENT)
+    for needle, quantity, before, scale in _BENCHMARK
+)
+
+LINES = (*TENSORRT, *LLAMA, *TGI, *LMDEPLOY, *CLIENT)
