@@ -64,6 +64,12 @@ class Case:
         return first + self.itl.seconds * (self.gaps or 1.0)
 
     @property
+    def held_blocks(self) -> int | None:
+        """Blocks at which vLLM's --num-gpu-blocks-override holds the pool, whatever memory there is."""
+        told = self.timeline.label(m.CACHE_CONFIG, "num_gpu_blocks_override") or ""
+        return int(told) if told.isdigit() else None
+
+    @property
     def untold(self) -> bool:
         """Say whether nothing tells what TTFT is made of: neither queue nor prefill."""
         parts = self.ttft.top() if self.ttft else ()

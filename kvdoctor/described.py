@@ -55,7 +55,8 @@ def target_info(case: Case) -> TargetInfo:
     cards = host.cards if host else ()
     version = source.texts.get("version") or version_range(engine, (c.name for c in source.columns))
     models = case.timeline.models()
-    pool = case.timeline.label(m.CACHE_CONFIG, "kv_cache_memory_bytes")
+    # With a fixed number of blocks the bytes are what the pool might have had.
+    pool = None if case.held_blocks else case.timeline.label(m.CACHE_CONFIG, "kv_cache_memory_bytes")
     return TargetInfo(
         engine=host.engine if host and host.engine else engine.name,
         version=version,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kvdoctor import metrics as m
 from kvdoctor.case import COST, Case
 from kvdoctor.causes import hostdisk
-from kvdoctor.causes.common import NOT_EXPORTED, queue_behind_prefill
+from kvdoctor.causes.common import NOT_EXPORTED, more_room, queue_behind_prefill
 from kvdoctor.ledger import QUEUE
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
 from kvdoctor.units import count, duration, percent
@@ -27,8 +27,11 @@ def _usage(case: Case) -> Evidence:
 
 
 def _bigger_pool(case: Case, seconds: float) -> Advice:
+    more = (
+        "give the KV pool more room: more GPU memory for it, fp8 KV, more cards, or fewer sequences at once"
+    )
     return Advice(
-        "give the KV pool more room: more GPU memory for it, fp8 KV, more cards, or fewer sequences at once",
+        more_room(case, more),
         f"up to {duration(seconds)} of each request, if the working set then fits",
         Basis.UPPER_BOUND,
         seconds,

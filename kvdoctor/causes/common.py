@@ -40,6 +40,14 @@ def queue_behind_prefill(case: Case) -> float:
     return busy * (1 - case.waits.blocks) if case.traffic.preemptions else busy
 
 
+def more_room(case: Case, otherwise: str) -> str:
+    """How to make the pool larger: by lifting what holds it, where something does."""
+    held = case.held_blocks
+    if held is None:
+        return otherwise
+    return f"lift --num-gpu-blocks-override, which holds the pool at {held:,} blocks whatever memory there is"
+
+
 def per_request(case: Case, total: float) -> float:
     """A total of the window over its first tokens."""
     return total / case.traffic.first_tokens if case.traffic.first_tokens else 0.0

@@ -19,14 +19,16 @@ _COUNTERS = Gap(
     "clocks, throttling, ECC and link width are not among the engine's metrics",
     "attach on the host (kvdoctor diagnose --pid N), or nvidia-smi -q -d PERFORMANCE,ECC,CLOCK",
 )
-_UNSEEN = Finding(
-    Bound.DEVICE, Verdict.NO_DATA, "throttled", "Cards are not seen from here.", gaps=(_COUNTERS,)
-)
 
 
 def check(case: Case) -> tuple[Finding, ...]:
     """Compare the ranks' mean ITL, and look at the cards where the host shows any."""
-    return (*_ranks(case), *(cards.check(case) or (_UNSEEN,)))
+    return (*_ranks(case), *(cards.check(case) or (_unseen(case),)))
+
+
+def _unseen(case: Case) -> Finding:
+    gaps = () if case.host else (_COUNTERS,)
+    return Finding(Bound.DEVICE, Verdict.NO_DATA, "throttled", "No card is seen from here.", gaps=gaps)
 
 
 def _ranks(case: Case) -> tuple[Finding, ...]:

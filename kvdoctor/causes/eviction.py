@@ -6,7 +6,7 @@ import math
 
 from kvdoctor import metrics as m
 from kvdoctor.case import COST, Case
-from kvdoctor.causes.common import NO_TRAFFIC
+from kvdoctor.causes.common import NO_TRAFFIC, more_room
 from kvdoctor.histogram import Histogram
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
 from kvdoctor.units import duration
@@ -20,6 +20,8 @@ HIT_WHOLLY, MISS_WHOLLY = 0.4, 0.6
 """Computed over prompt tokens, below and above which a request counts as hit or missed."""
 CLOSE = 0.5
 """Mean reuse gap over mean idle time at eviction, from which blocks are lost just before their next use."""
+
+_ROOM = "give the prefix cache more room: a larger pool, fp8 KV, or a CPU tier with prefetch"
 
 _OPT_IN = Gap(
     "evictions",
@@ -141,7 +143,7 @@ def _judge(
     cost = case.prefill_cost * (mixed[1] if mixed else 1.0)
     advice = (
         Advice(
-            "give the prefix cache more room: a larger pool, fp8 KV, or a CPU tier with prefetch",
+            more_room(case, _ROOM),
             f"up to {duration(cost)} of a request, if the prompts' working set then fits",
             Basis.UPPER_BOUND,
             cost,

@@ -26,11 +26,16 @@ _STACKS = Gap(
 )
 
 
+def _unseen(case: Case) -> tuple[Gap, ...]:
+    """What attaching would show; nothing where we are attached and the recording says itself what failed."""
+    return () if case.host else (_STACKS,)
+
+
 def front_end(case: Case) -> Finding:
     """Time between arrival and the engine's queue that no step under way explains."""
     if case.ttft is None or not case.ttft.part(FRONTEND):
         why = "The front end's share of TTFT is not seen."
-        return Finding(Bound.HOST, Verdict.NO_DATA, "tokenizer", why, gaps=(_STACKS,))
+        return Finding(Bound.HOST, Verdict.NO_DATA, "tokenizer", why, gaps=_unseen(case))
     alone = max(0.0, case.ttft.part(FRONTEND) - case.ttft.part(STEP_UNDER_WAY))
     limit = max(FRONT_SECONDS, FRONT_SHARE * case.ttft.seconds)
     evidence = (
@@ -43,7 +48,7 @@ def front_end(case: Case) -> Finding:
         return Finding(Bound.HOST, Verdict.RULED_OUT, "tokenizer", why, evidence=evidence)
     why = f"{duration(alone)} of TTFT pass outside the engine core: tokenizer, IPC or a busy front end."
     return Finding(
-        Bound.HOST, Verdict.POSSIBLE, "tokenizer", why, Metric.TTFT, alone, None, evidence, (_STACKS,)
+        Bound.HOST, Verdict.POSSIBLE, "tokenizer", why, Metric.TTFT, alone, None, evidence, _unseen(case)
     )
 
 
@@ -51,7 +56,7 @@ def step(case: Case) -> Finding:
     """A step that takes longer than its modelled floor may wait for the host; idle SMs must confirm it."""
     if case.itl is None or case.machine.shape is None or case.machine.bandwidth is None:
         why = "Without a modelled step and idle SMs or stacks the host cannot be judged."
-        return Finding(Bound.HOST, Verdict.NO_DATA, "scheduler", why, gaps=(_STACKS,))
+        return Finding(Bound.HOST, Verdict.NO_DATA, "scheduler", why, gaps=_unseen(case))
     beyond = case.itl.part(UNEXPLAINED)
     share = beyond / case.itl.seconds
     of = (m.ITL,)
@@ -61,7 +66,7 @@ def step(case: Case) -> Finding:
         return Finding(Bound.HOST, Verdict.RULED_OUT, "scheduler", why, evidence=evidence)
     why = f"{percent(share)} of a step is beyond the modelled reads: host, kernels or launches."
     cost = beyond * (case.gaps or 1.0)
-    return Finding(Bound.HOST, Verdict.POSSIBLE, None, why, Metric.ITL, cost, None, evidence, (_STACKS,))
+    return Finding(Bound.HOST, Verdict.POSSIBLE, None, why, Metric.ITL, cost, None, evidence, _unseen(case))
 
 
 def kv_lookup(case: Case) -> Finding:

@@ -16,6 +16,8 @@ PERIODS = 0.1
 """Share of a cgroup's periods that ran out of quota, below which throttling is a passing thing."""
 PACE = ("engine_core", "scheduler", "loop", "worker")
 """Roles whose threads every step waits for."""
+PACING_CPUS = 0.1
+"""CPUs that a thread beside the main one must keep busy to set anybody's pace."""
 _SCHEDSTAT = "/proc/PID/task/*/schedstat"
 _STATUS = "/proc/PID/task/*/status"
 
@@ -76,7 +78,7 @@ def _cpus(number: float | None) -> str:
 def contended(case: Case) -> Finding | None:
     """Say how long the threads that set the pace wait for a CPU; None where the host tells nothing of them."""
     view = case.host
-    pace = [t for t in view.threads if t.role in PACE] if view else []
+    pace = [t for t in view.threads if _paces(t)] if view else []
     if view is None or not pace:
         return None
     worst = max(pace, key=lost)
@@ -111,6 +113,12 @@ def contended(case: Case) -> Finding | None:
         (),
         (_room(share, cost, who),),
     )
+
+
+def _paces(thread: Thread) -> bool:
+    """Whether steps wait for a thread: the main one of a pacing process, or a busy one. A helper that hardly runs
+    may stand ready for long, and nobody waits for it."""
+    return thread.role in PACE and (thread.name == "main" or thread.cpus >= PACING_CPUS)
 
 
 def _room(share: float, cost: float, who: str) -> Advice:

@@ -23,6 +23,11 @@ _LINK = Gap(
 )
 
 
+_COLLECTIVES = Gap(
+    "collectives", "tensor-parallel traffic is not among the metrics", "attach on the host (--pid)"
+)
+
+
 def _moved(case: Case) -> tuple[float, float, float, float]:
     """Transfers, bytes, seconds and pieces that came from other instances in the window."""
     quantities = (m.TRANSFERS, m.TRANSFER_BYTES, m.TRANSFER_SECONDS, m.TRANSFER_DESCRIPTORS)
@@ -136,10 +141,8 @@ def check(case: Case) -> tuple[Finding, ...]:
         return (unnamed,)
     if not case.timeline.has(m.TRANSFER_SECONDS):
         why = "No KV moves between instances, as far as this engine counts."
-        gap = Gap(
-            "collectives", "tensor-parallel traffic is not among the metrics", "attach on the host (--pid)"
-        )
-        return (Finding(Bound.NETWORK, Verdict.NO_DATA, None, why, gaps=(gap,)),)
+        gaps = () if case.host else (_COLLECTIVES,)
+        return (Finding(Bound.NETWORK, Verdict.NO_DATA, None, why, gaps=gaps),)
     wait = case.ttft.part(KV_WAIT) if case.ttft else 0.0
     evidence = _evidence(case, wait)
     if not number or not case.matters(wait):
