@@ -26,6 +26,7 @@ MAX_SAMPLES = 20_000_000
 """Samples that are read in all: 64 replicas for an hour are two million."""
 PLAIN_TOGETHER = 8
 """Names without buckets that are asked for in one query; a histogram's buckets are asked for alone."""
+MAX_WARNINGS = 5
 _SINCE = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)?\Z")
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0, None: 1.0}
 _STATUS = {
@@ -73,6 +74,8 @@ class Api:
             )
         self.bytes = 0
         self.longest = 0.0
+        self.warnings: dict[str, None] = {}
+        """What the server said beside an answer, each once."""
 
     def __enter__(self) -> Api:
         return self
@@ -102,7 +105,21 @@ class Api:
             or data.get("status") != "success"
         ):
             raise self._refused(answer.status, data)
+        self._warned(data.get("warnings"))
         return data.get("data")
+
+    def _warned(self, said: object) -> None:
+        """Keep warnings: stores that lost a part of their data answer with the rest, and say so here."""
+        for one in said if isinstance(said, list) else ():
+            if len(self.warnings) < MAX_WARNINGS:
+                self.warnings[clean(mask_url(str(one)))[:300]] = None
+
+    def gaps(self) -> list[Gap]:
+        """Return the warnings as gaps."""
+        cure = "ask the store itself why, and read again"
+        return [
+            Gap(self.name, f"it warns that its answer may lack data: {one}", cure) for one in self.warnings
+        ]
 
     def names(self, matchers: Sequence[str], start: float, end: float) -> list[str]:
         """Return the metric names that any of the matchers leads to."""
@@ -205,7 +222,7 @@ def _groups(names: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _recording(api: Api, replicas: Replicas, start: float, gaps: list[Gap]) -> Recording:
-    sources = replicas.sources(start)
+    sources, gaps = replicas.sources(start), [*gaps, *api.gaps()]
     if not sources:
         raise KvdoctorError(f"{api.name} has no sample in that stretch of time", "a longer --since")
     cost = Cost(0.0, api.bytes, api.longest)

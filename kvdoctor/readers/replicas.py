@@ -12,8 +12,20 @@ from kvdoctor.recording import Column, Labels, Source, add_reading
 
 PLACES = ("cluster", "namespace", "pod", "instance")
 """Labels that tell replicas apart; a store or an agent puts them on, an engine does not."""
-ADDED = frozenset((*PLACES, "prometheus", "prometheus_replica", "receive", "tenant_id", "__name__"))
-"""Labels that are left out: where a series was scraped, and which of two like servers scraped it."""
+_FIRST = {"instance": ("exported_instance",)}
+"""Where a server was scraped by another one (federation), the replica's own address is in the first of these."""
+_ELSE = {
+    "pod": ("pod_name", "kubernetes_pod_name", "k8s_pod_name"),
+    "instance": ("service_instance_id", "host", "hostname", "host_name", "node", "replica", "job"),
+}
+"""Labels that tell replicas apart where neither pod nor instance is put on."""
+_SCRAPES = ("job", "exported_job", "service", "endpoint", "container", "replica")
+"""Labels of the scrape: an endpoint that two jobs, or two like servers, scrape is one engine and not two."""
+ADDED = frozenset(
+    (*PLACES, *_SCRAPES, "exported_instance", "prometheus", "prometheus_replica", "receive", "tenant_id",
+     "__name__")
+)  # fmt: skip
+"""Labels that are left out: where a series was scraped, and by whom."""
 MAX_REPLICAS = 2000
 
 
@@ -35,7 +47,7 @@ class Replicas:
     def add(self, labels: dict[str, str], samples: Sequence[object]) -> None:
         """Take in one series; samples that are no pair of numbers are left out."""
         name = labels.get("__name__")
-        place = tuple(labels.get(label, "") for label in PLACES)
+        place = _place(labels)
         if not name or (place not in self._places and len(self._places) >= MAX_REPLICAS):
             return
         own = tuple(sorted((k, v) for k, v in labels.items() if k not in ADDED))
@@ -51,6 +63,18 @@ class Replicas:
         return [
             _source(names[place], series, start) for place, series in sorted(self._places.items()) if series
         ]
+
+
+def _place(labels: dict[str, str]) -> tuple[str, ...]:
+    """Return the values of `PLACES`; others stand in for pod and instance where neither is told."""
+    told = {p: _told(labels, (*_FIRST.get(p, ()), p)) for p in PLACES}
+    if not told["pod"] and not told["instance"]:
+        told |= {p: _told(labels, names) for p, names in _ELSE.items()}
+    return tuple(told[p] for p in PLACES)
+
+
+def _told(labels: dict[str, str], names: Sequence[str]) -> str:
+    return next((labels[name] for name in names if labels.get(name)), "")
 
 
 def _names(places: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
@@ -103,8 +127,8 @@ def _source(name: str, series: dict[tuple[str, Labels], _Series], start: float) 
 def _fill(column: Column, series: _Series, index: dict[float, int], readings: int) -> None:
     """Keep the changes; a series that ends before the last scrape is gone from the next one on."""
     at, values = series.at, series.value
-    if any(map(operator.gt, at, at[1:])):
-        ordered = sorted(zip(at, values, strict=True))
+    if any(map(operator.ge, at, at[1:])):
+        ordered = sorted(dict(zip(at, values, strict=True)).items())
         at, values = array("d", (t for t, _ in ordered)), array("d", (v for _, v in ordered))
     if not at:
         return

@@ -152,8 +152,9 @@ class Api(http.server.BaseHTTPRequestHandler):
 class FakeApi(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, series, *, status: int = 200, body: bytes | None = None) -> None:
+    def __init__(self, series, *, status: int = 200, body: bytes | None = None, warnings=()) -> None:
         super().__init__(("127.0.0.1", 0), Api)
+        self._warnings = list(warnings)
         self.asked: list[tuple[str, dict[str, list[str]], dict[str, str]]] = []
         self._series, self._status, self._body = series, status, body
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -165,7 +166,7 @@ class FakeApi(http.server.ThreadingHTTPServer):
         data: object = names
         if path.endswith("/query"):
             data = {"resultType": "matrix", "result": [{"metric": m, "values": v} for m, v in self._series]}
-        return 200, json.dumps({"status": "success", "data": data}).encode()
+        return 200, json.dumps({"status": "success", "data": data, "warnings": self._warnings}).encode()
 
 
 @contextmanager
@@ -224,6 +225,17 @@ def test_only_names_of_the_vocabulary_are_asked_for():
         read_api(url, since=60, wanted=WANTED, matches=['namespace="prod"'], now=60)
     queries = [asked["query"][0] for path, asked, _ in server.asked if path.endswith("/query")]
     assert queries == ['{__name__=~"vllm:num_requests_running",namespace="prod"}[60s]']
+
+
+def test_what_a_server_warns_of_is_a_gap_once():
+    told = [series(RUNNING, "a", (1, 1), (16, 1)), series(TOKENS, "a", (1, 1), (16, 2))]
+    with api(told, warnings=["partial response: store \x1b[31mis down", 7]) as (_, url):
+        gaps = read_api(url, since=60, wanted=WANTED, now=60).gaps
+    said = [gap.reason for gap in gaps]
+    assert said == [
+        "it warns that its answer may lack data: partial response: store is down",
+        "it warns that its answer may lack data: 7",
+    ]
 
 
 def test_a_token_goes_to_this_server_and_a_prefix_in_the_path_is_kept():
