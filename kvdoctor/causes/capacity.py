@@ -94,6 +94,7 @@ def admission(case: Case) -> Finding:
     behind = 0.0 if case.traffic.preemptions else queue_behind_prefill(case)
     cost = queue * case.waits.blocks * (1 - behind)
     evidence = (
+        case.evidence("wait for blocks, inside the queue time", cost, "seconds", of=(m.QUEUE, m.WAITING)),
         case.evidence("queue time of a request", queue, "seconds", of=(m.QUEUE, m.WAITING)),
         case.evidence("share of waiting with no room in the pool", case.waits.blocks, "ratio", threshold=MAIN,
                       of=(m.WAITING, m.KV_CACHE_USAGE)),

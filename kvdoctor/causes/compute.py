@@ -42,7 +42,8 @@ def prefill(case: Case) -> Finding:
         *_busy_with_prompts(case, busy),
     )
     if case.of_ttft(cost) < MAIN or case.share(cost) < COST or cost < NOTICED:
-        why = f"Prefill is {percent(case.of_ttft(cost))} of TTFT, {duration(cost)}."
+        why = f"Prefill is {percent(case.of_ttft(cost))} of TTFT, {duration(cost)}"
+        why += "." if case.of_ttft(cost) < MAIN else ", too little to matter."
         return Finding(Bound.COMPUTE, Verdict.RULED_OUT, "prefill", why, evidence=evidence)
     why = f"{duration(cost)} of {duration(case.ttft.seconds)} TTFT is the computing of prompt tokens."
     advice = (

@@ -211,6 +211,7 @@ def short_prefix(case: Case) -> Finding:
         return _finding(Verdict.RULED_OUT, "short_prefix", why, evidence=evidence)
     why = f"A mean prompt of {prompt:.0f} tokens has hardly one whole block of {block:.0f} to match."
     verdict = Verdict.POSSIBLE if case.share(case.prefill) >= COST else Verdict.RULED_OUT
+    why += "" if verdict is Verdict.POSSIBLE else " Prefill costs too little for that to matter."
     return _finding(verdict, "short_prefix", why, case.prefill, evidence)
 
 

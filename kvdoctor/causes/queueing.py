@@ -111,7 +111,8 @@ def check(case: Case) -> tuple[Finding, ...]:
     free, why_free = nearly_free(case)
     evidence = _evidence(case, queue, why_free, step_growth(case))
     if not case.matters(queue):
-        why = "Requests do not wait to speak of."
+        for_kv = case.matters(case.ttft.part(KV_WAIT))
+        why = "What waits in the queue waits for KV." if for_kv else "Requests do not wait to speak of."
         return (Finding(Bound.QUEUEING, Verdict.RULED_OUT, None, why, evidence=evidence),)
     limit, arrivals = queue * case.waits.limit, queue * case.waits.other
     if case.waits.limit >= MAIN:

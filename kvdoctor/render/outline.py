@@ -59,14 +59,20 @@ def findings(diagnosis: Diagnosis, verdict: Verdict) -> tuple[Finding, ...]:
 
 
 def advice(diagnosis: Diagnosis) -> tuple[tuple[Finding, Advice], ...]:
-    """Return every advice with its finding, the largest expected gain first, unknown gains last."""
+    """Return every advice with its finding, the largest expected gain first, unknown gains last.
+
+    What several findings advise alike stands once, where it buys most.
+    """
     pairs = [(finding, item) for finding in diagnosis.findings for item in finding.advice]
 
     def key(pair: tuple[Finding, Advice]) -> float:
         gain = pair[1].gain_seconds
         return math.inf if gain is None or math.isnan(gain) else -gain
 
-    return tuple(sorted(pairs, key=key))
+    once: dict[str, tuple[Finding, Advice]] = {}
+    for pair in sorted(pairs, key=key):
+        once.setdefault(pair[1].do, pair)
+    return tuple(once.values())
 
 
 def gaps(diagnosis: Diagnosis) -> tuple[Gap, ...]:

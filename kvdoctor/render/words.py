@@ -155,8 +155,8 @@ def threshold(item: Evidence) -> str:
 
 
 def against(item: Evidence) -> str:
-    """Say what a piece of evidence is held against, empty when it is context."""
-    return f"against {threshold(item)}" if item.threshold is not None else ""
+    """Say the threshold of a piece of evidence, empty when it is context."""
+    return f"threshold {threshold(item)}" if item.threshold is not None else ""
 
 
 def weight(finding: Finding) -> str:
@@ -178,7 +178,9 @@ def cause(finding: Finding) -> str:
 def because(finding: Finding) -> str:
     """Say in one line why a cause was ruled out: its sentence and the number that spoke most."""
     numbers = [
-        f"{short_name(item.name)} {value(item)} {against(item)}".strip() for item in finding.evidence[:1]
+        ", ".join(filter(None, (f"{short_name(item.name)} {value(item)}", against(item))))
+        for item in finding.evidence[:1]
+        if item.value is not None
     ]
     return " ".join(
         word for word in (clean(finding.argument), *(f"({number})" for number in numbers)) if word

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from loads import case, case_of, endpoint, finding
+from loads import case, case_of, endpoint, finding, recording
 
 from kvdoctor.case import NOTICED, OF_TTFT
 from kvdoctor.causes import capacity, compute, hit_rate
+from kvdoctor.diagnose import diagnose
 from kvdoctor.model import Finding, Metric, Verdict
 
 TAIL = {"itl_buckets": {0.01: 3000.0, 0.5: 800.0}, "itl_sum": 3000 * 0.008 + 800 * 0.3}
@@ -66,7 +67,9 @@ QUEUED_REQUEST = 1.0 + 19 * 0.008
 def test_admission_needs_a_full_pool_and_a_queue(usage, queue, verdict):
     found = of("admission", **QUEUED, usage=usage, queue_mean=queue)
     assert found.verdict is verdict
-    assert [e.value for e in found.evidence][2] == usage
+    told = {e.name: e.value for e in found.evidence}
+    assert told["KV cache usage at its fullest"] == usage
+    assert told["wait for blocks, inside the queue time"] == pytest.approx(queue if usage >= 0.9 else 0.0)
 
 
 @pytest.mark.parametrize(
@@ -151,3 +154,14 @@ def test_a_pool_that_fills_up_behind_prefill_is_a_symptom(numbers, admission, pr
     assert finding(capacity.check(held), "admission").verdict is admission
     assert finding(compute.check(held), "prefill").verdict is prefill
     assert finding(hit_rate.check(held), "prefix_mismatch").verdict is mismatch
+
+
+def test_a_pool_held_by_an_override_is_cured_by_lifting_it():
+    told = endpoint(**QUEUED, usage=1.0, queue_mean=0.5)
+    told.columns = [c for c in told.columns if c.name != "vllm:cache_config_info"]
+    told.series("vllm:cache_config_info", 1.0, num_gpu_blocks="48", block_size="16",
+                num_gpu_blocks_override="48", kv_cache_memory_bytes="1073741824")  # fmt: skip
+    (found,) = (f for f in capacity.check(case_of(told)) if f.subclass == "admission")
+    assert found.verdict is Verdict.LIKELY
+    assert found.advice[0].do.startswith("lift --num-gpu-blocks-override, which holds the pool at 48 blocks")
+    assert diagnose(recording(told)).targets[0].memory.pool is None

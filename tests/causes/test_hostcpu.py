@@ -47,6 +47,21 @@ def test_a_pacing_thread_that_waits_a_quarter_of_the_time_is_contended(waiting, 
 
 
 @pytest.mark.parametrize(
+    ("name", "cpus", "verdict"),
+    [
+        pytest.param("helper", 0.01, Verdict.RULED_OUT, id="a helper that hardly runs"),
+        pytest.param("helper", hostcpu.PACING_CPUS, Verdict.LIKELY, id="a helper that works"),
+        pytest.param("main", 0.01, Verdict.LIKELY, id="a main thread that gets nothing"),
+    ],
+)
+def test_only_a_thread_that_steps_wait_for_sets_the_pace(name, cpus, verdict):
+    helper = Thread(PID, "worker", name, cpus, 0.95, 10.0, 1.8, 0.0)
+    found = hostcpu.contended(seen(view(threads=(thread(0.02), helper))))
+    assert found is not None
+    assert found.verdict is verdict
+
+
+@pytest.mark.parametrize(
     ("involuntary", "verdict"), [(hostcpu.LOSES, Verdict.LIKELY), (hostcpu.LOSES - 0.1, Verdict.RULED_OUT)]
 )
 def test_under_a_quota_a_wait_without_losses_is_put_down_to_the_quota(involuntary, verdict):

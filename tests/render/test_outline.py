@@ -48,6 +48,16 @@ def test_advice_comes_by_gain_and_unknown_gains_last() -> None:
     assert gains == [8.9, 4.1, 2.9, None]
 
 
+def test_what_two_findings_advise_stands_once_where_it_buys_most() -> None:
+    small, large = (Advice("a larger pool", "expect", Basis.MODELLED, gain) for gain in (1.0, 3.0))
+    found = tuple(
+        Finding(bound, Verdict.LIKELY, advice=(item,))
+        for bound, item in ((Bound.CAPACITY, small), (Bound.HIT_RATE, large))
+    )
+    (pair,) = outline.advice(dataclasses.replace(HEALTHY, findings=found))
+    assert (pair[0].bound, pair[1].gain_seconds) == (Bound.HIT_RATE, 3.0)
+
+
 def test_an_undefined_gain_is_as_unknown_as_none() -> None:
     items = tuple(Advice("do", "expect", Basis.MODELLED, gain) for gain in (math.nan, 1.0))
     finding = Finding(Bound.HOST, Verdict.LIKELY, advice=items)

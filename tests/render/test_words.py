@@ -100,7 +100,7 @@ def test_a_causes_weight_is_told_only_where_it_is_known(
 def test_a_cause_without_a_sentence_is_ruled_out_by_its_first_number() -> None:
     evidence = CAPACITY.findings[0].evidence
     assert words.because(Finding(Bound.HOST, Verdict.RULED_OUT, evidence=evidence)) == (
-        "(KV pool at its fullest 99.9% against 95%)"
+        "(KV pool at its fullest 99.9%, threshold 95%)"
     )
     assert words.because(Finding(Bound.HOST, Verdict.RULED_OUT)) == ""
 
