@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import errno
 import importlib
 import json
 import os
@@ -53,6 +54,12 @@ def answer_of(probe: str, options: Mapping[str, Any], tell: Tell) -> dict[str, A
         return {"refused": [refusal.reason, refusal.cure]}
     except KvdoctorError as error:
         return {"failed": [error.message, error.hint]}
+    except (MemoryError, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.ENOMEM:
+            raise
+        return {
+            "refused": ["this process may not have the memory that it needs", "ulimit -v, or --size less"]
+        }
 
 
 def options_of(kind: Any, values: Mapping[str, Any]) -> Any:

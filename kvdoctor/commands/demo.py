@@ -53,6 +53,7 @@ def demo(
     from kvdoctor.commands.length import check_length
     from kvdoctor.commands.output import Output
     from kvdoctor.lab import stage
+    from kvdoctor.store import Exists
 
     if fault == "list":
         sys.stdout.write("\n".join(_listed()) + "\n")
@@ -65,6 +66,8 @@ def demo(
         raise typer.Exit(0 if every(seconds, seed) else _ALL_FAILED)
     output = Output(html, json)
     output.check(save=save)
+    if save and os.path.lexists(save):
+        raise Exists(f"{save} exists already", "choose another name: nothing is written over")
     _one(fault, seconds, int.from_bytes(os.urandom(2), "big") if seed is None else seed, output, save)
 
 
@@ -76,6 +79,7 @@ def _listed() -> list[str]:
 
 
 def _one(names: str, seconds: float, seed: int, output: Output, save: str | None) -> None:
+    from kvdoctor.commands.output import print_note
     from kvdoctor.lab import faults, stage, truth
     from kvdoctor.render import json as as_json
 
@@ -87,6 +91,8 @@ def _one(names: str, seconds: float, seed: int, output: Output, save: str | None
         window = diagnosis.window
         live.end_load()
         clients = truth.seen(live.records, window.start, window.seconds)
+    if save is None:
+        print_note("that recording is gone with the demo; --save FILE keeps it")
     contract = jsonlib.loads(as_json.render(diagnosis))
     told = truth.truth(chosen, scene, seed, contract, clients)
     _show(diagnosis, contract, told, output)

@@ -42,7 +42,7 @@ def record(
     """Record endpoints and judge nothing; `kvdoctor report` reads the file.
 
     \b
-    kvdoctor record --url http://host:8000 --seconds 600 --save before.kvd
+    kvdoctor record --url http://host:8000 --seconds 600 --save before.kvrec
     kvdoctor record --urls replicas.txt --interval 15 --seconds 3600
     kvdoctor record --print-script | kubectl exec -i POD -- python3 - --url http://127.0.0.1:8000 --out /tmp/kv
     """
@@ -65,14 +65,18 @@ def export(
 ) -> None:
     """Print a recording as plain text: every reading in the Prometheus text format.
 
+    As it was read; on a terminal without what would steer it.
+
     \b
-    kvdoctor export recording.kvd > recording.prom
+    kvdoctor export recording.kvrec > recording.prom
     """
     from kvdoctor.commands.streams import reader_gone
     from kvdoctor.export import export_text
     from kvdoctor.readers import read
+    from kvdoctor.secrets import clean
 
+    shown = sys.stdout.isatty()
     for piece in export_text(read([file])):
-        sys.stdout.write(piece)
+        sys.stdout.write(clean(piece) if shown else piece)
         if reader_gone():
             return

@@ -60,6 +60,15 @@ def test_without_the_extra_one_sentence_names_what_is_missing_and_the_line_that_
 
 
 @installed
+def test_a_recording_is_not_written_over_and_nothing_is_started_for_it(tmp_path):
+    (tmp_path / "old.kvrec").write_text("precious")
+    ran = demo("--save", str(tmp_path / "old.kvrec"))
+    assert ran.returncode == 1
+    assert ran.stderr.startswith(f"kvdoctor: {tmp_path}/old.kvrec exists already")
+    assert (tmp_path / "old.kvrec").read_text() == "precious"
+
+
+@installed
 @pytest.mark.parametrize("names", ["nonsense", "none,host"])
 def test_an_unknown_fault_is_refused_before_anything_starts(names):
     done = demo("--fault", names)

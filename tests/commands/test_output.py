@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import pty
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -223,3 +224,19 @@ def test_a_stream_waits_for_a_reader_that_is_slow() -> None:
 def test_a_stream_of_somebody_else_is_left_alone(make: Callable[[], bool]) -> None:
     streams.guard()
     assert make() is False
+
+
+def test_an_export_steers_no_terminal_and_elsewhere_is_what_was_read(tmp_path: Path) -> None:
+    page = (
+        b'# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name="m\x1b]0;x\x07"} 1\n'
+    )
+    (tmp_path / "page.prom").write_bytes(page)
+    words = [*PROGRAM, "export", str(tmp_path / "page.prom")]
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "rb", 0) as terminal:
+        subprocess.run(words, stdout=theirs, check=True, cwd=tmp_path)
+        os.close(theirs)
+        shown = terminal.read(4096)
+    assert b'model_name="m"' in shown
+    assert b"\x1b" not in shown
+    assert b"\x1b]0;x" in subprocess.run(words, capture_output=True, check=True, cwd=tmp_path).stdout

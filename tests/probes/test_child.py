@@ -37,6 +37,8 @@ def run(options, tell):
         raise KvdoctorError("broke", "fix")
     if options.what == "crash":
         raise ValueError("a bug")
+    if options.what == "memory":
+        raise OSError(12, "Cannot allocate memory")
     if options.what == "vanish":
         os._exit(7)
     if options.what == "wait":
@@ -112,6 +114,7 @@ def test_it_leaves_no_bytecode_in_the_package(package):
     [
         ("refuse", Unavailable, "no"),
         ("fail", KvdoctorError, "broke"),
+        ("memory", Unavailable, "may not have the memory"),
         ("crash", KvdoctorError, "ended without an answer: ValueError: a bug"),
         ("vanish", KvdoctorError, "ended without an answer: a library prints"),
     ],
