@@ -47,18 +47,18 @@ def _options(
     """Options of the program itself."""
 
 
-for _command in (
-    demo,
-    targets,
-    judging.diagnose,
-    recording.record,
-    judging.report,
-    judging.diff,
-    fleet,
-    recording.export,
-    probe,
+for _command, _short in (
+    (demo, "a real engine with one known fault, diagnosed"),
+    (targets, "the inference processes of this host"),
+    (judging.diagnose, "where TTFT and ITL go, what bounds them, what would help"),
+    (recording.record, "observe and save, judge nothing"),
+    (judging.report, "the report of a recording again"),
+    (judging.diff, "what a change bought, part by part"),
+    (fleet, "every replica of a service, one row each"),
+    (recording.export, "a recording as plain text"),
+    (probe, "what each tier of memory really delivers here"),
 ):
-    app.command()(_command)
+    app.command(short_help=_short)(_command)
 register_roofline(app)
 
 

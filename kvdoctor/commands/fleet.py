@@ -43,7 +43,7 @@ def fleet(
     \b
     kvdoctor fleet --prometheus http://prometheus:9090 --since 1h
     kvdoctor fleet --prometheus http://prometheus:9090 --match 'namespace="prod"'
-    kvdoctor fleet replica-a.kvd replica-b.kvd
+    kvdoctor fleet replica-a.kvrec replica-b.kvrec
     """
     from kvdoctor.fleet import fleet as judge
     from kvdoctor.store import save as save_recording

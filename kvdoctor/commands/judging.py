@@ -112,7 +112,7 @@ def diagnose(
     kvdoctor diagnose --url http://host:8000
     kvdoctor diagnose --url http://host:8000 --gpu H100 --model Llama-3.1-8B --html report.html
     kvdoctor diagnose --url http://host:8000 --bandwidth probe.json
-    kvdoctor diagnose recording.kvd --slow itl --json
+    kvdoctor diagnose recording.kvrec --slow itl --json
     kvdoctor diagnose vllm.log vllm.log.1.gz
     kvdoctor diagnose --prometheus http://prometheus:9090 --since 1h
     """
@@ -148,8 +148,8 @@ def report(
     """Make the report of a recording again. The same file gives the same report anywhere.
 
     \b
-    kvdoctor report recording.kvd --html report.html
-    kvdoctor report before.kvd --markdown
+    kvdoctor report recording.kvrec --html report.html
+    kvdoctor report before.kvrec --markdown
     """
     from kvdoctor.commands.facts import Told, facts
     from kvdoctor.commands.origin import read_files
@@ -167,7 +167,7 @@ def diff(
     """Compare two recordings, part by part: what a change bought.
 
     \b
-    kvdoctor diff before.kvd after.kvd
+    kvdoctor diff before.kvrec after.kvrec
     """
     from kvdoctor.commands.streams import console
     from kvdoctor.readers import read

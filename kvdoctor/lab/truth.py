@@ -85,13 +85,29 @@ def _precise(value: float | None) -> float | None:
     return value if value is None or not math.isfinite(value) else float(f"{value:.6g}")
 
 
+_CROWDED = ("host", "contended")
+
+
+def _likely(contract: Mapping[str, Any]) -> set[tuple[str, str | None]]:
+    found = contract["findings"]
+    return {(each["bound"], each["subclass"]) for each in found if each["verdict"] == "likely"}
+
+
+def _verdict(fault: Mapping[str, Any], contract: Mapping[str, Any]) -> str:
+    if fault["named"]:
+        return "named"
+    beside = (fault["primary"], fault["subclass"]) in _likely(contract)
+    return "NOT named first, but among the likely causes" if beside else "NOT named"
+
+
 def lines(told: Mapping[str, Any], contract: Mapping[str, Any]) -> tuple[str, ...]:
     """The truth for people."""
     out = ["The truth"]
     for fault in told["faults"]:
         name = " / ".join(filter(None, (fault["primary"], fault["subclass"])))
-        verdict = "named" if fault["named"] else "NOT named"
-        out.append(f"  {fault['name']}: {fault['what']} -> {name}, {verdict}")
+        out.append(f"  {fault['name']}: {fault['what']} -> {name}, {_verdict(fault, contract)}")
+    if not told["named"] and _CROWDED in _likely(contract):
+        out.append("  other work took the server's CPUs (host / contended): run it again on an idle machine")
     drawn = ", ".join(f"{key} {value:g}" for key, value in told["magnitudes"].items())
     out.append(f"  magnitudes: {drawn} (--seed {told['seed']})")
     clients, ledger = told["clients"], contract["ledger"]

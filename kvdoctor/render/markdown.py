@@ -52,9 +52,9 @@ def render(diagnosis: Diagnosis) -> str:
     """Return the whole report."""
     lines = [
         *_verdict(diagnosis),
+        *_advice(diagnosis),
         *_numbers(diagnosis),
         *_findings(diagnosis),
-        *_advice(diagnosis),
         *_limits(diagnosis),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"

@@ -36,6 +36,8 @@ def live_header(
 
 def _blocks(diagnosis: Diagnosis, width: int) -> Iterator[RenderableType]:
     yield from _verdict(diagnosis)
+    yield from _advice(outline.advice(diagnosis))
+    yield from _next(diagnosis)
     yield from _window(diagnosis)
     for ledger in outline.ledgers(diagnosis):
         yield from _ledger(ledger, words.quantile_line(diagnosis, ledger.metric.value), width)
@@ -43,7 +45,6 @@ def _blocks(diagnosis: Diagnosis, width: int) -> Iterator[RenderableType]:
         yield line(words.BASIS_MEANING, "dim", indent=2)
     yield from _sums(diagnosis)
     yield from _findings(diagnosis)
-    yield from _advice(outline.advice(diagnosis))
     yield from _limits(diagnosis)
 
 
@@ -184,10 +185,13 @@ def _advice(pairs: Iterable[tuple[Finding, Advice]]) -> Iterator[RenderableType]
     yield columns(rows, right=(0,), fixed=(0,))
 
 
-def _limits(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+def _next(diagnosis: Diagnosis) -> Iterator[RenderableType]:
     if diagnosis.next_measurement:
         yield heading("What to measure next")
         yield line(clean(diagnosis.next_measurement), indent=2)
+
+
+def _limits(diagnosis: Diagnosis) -> Iterator[RenderableType]:
     found = outline.gaps(diagnosis)
     if found:
         yield heading("What could not be seen")

@@ -187,4 +187,9 @@ def _write(text: str, where: str) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add the command to the program."""
-    app.command(name="roofline", epilog=EXAMPLES, cls=LightCommand)(roofline)
+    app.command(
+        name="roofline",
+        short_help="the budget of a decode step, and what would help",
+        epilog=EXAMPLES,
+        cls=LightCommand,
+    )(roofline)

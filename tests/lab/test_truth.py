@@ -19,6 +19,9 @@ def contract(primary, subclass, contributing=(), state="bound"):
         "subclass": subclass,
         "contributing": others,
         "ledger": ledger,
+        "findings": [
+            {**each, "verdict": "likely"} for each in ({"bound": primary, "subclass": subclass}, *others)
+        ],
     }
 
 
@@ -70,3 +73,15 @@ def test_the_truth_is_told_in_words_too():
     assert "capacity / preemption, NOT named" in text
     assert "--seed 1" in text
     assert "clients 200.0 ms, ledger 100.0 ms" in text
+
+
+def told_of(fault, answer):
+    faults = chosen(fault)
+    return "\n".join(lines(truth(faults, scene_of(faults, 1), 1, answer, Seen(10, 0, 0.2, 0.01)), answer))
+
+
+def test_a_machine_that_others_use_is_said_to_be_one():
+    crowded = told_of("capacity", contract("host", "contended", [PREEMPTION]))
+    assert "capacity / preemption, NOT named first, but among the likely causes" in crowded
+    assert "run it again on an idle machine" in crowded
+    assert "idle machine" not in told_of("capacity", contract(*PREEMPTION, [("host", "contended")]))

@@ -66,6 +66,8 @@ def test_sections_come_in_the_order_of_the_questions_asked() -> None:
     order = [
         "Bound by",
         "  TTFT  ",
+        "What to change",
+        "What to measure next",
         "What was looked at",
         "since start",
         "Where the time goes: TTFT",
@@ -76,8 +78,6 @@ def test_sections_come_in_the_order_of_the_questions_asked() -> None:
         "Causes: possible",
         "Causes: ruled out",
         "Causes: not judged",
-        "What to change",
-        "What to measure next",
         "What could not be seen",
         "Why confidence is high",
         "observing cost",
