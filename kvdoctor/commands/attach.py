@@ -101,7 +101,20 @@ def _named(seen: Look, pid: int) -> Target:
     if target is None:
         hint = "kvdoctor targets lists the inference processes that can be seen from here"
         raise KvdoctorError(f"there is no process {pid}, or it is the kernel's own", hint)
+    _check_is_one(seen, pid, target)
     return target
+
+
+def _check_is_one(seen: Look, pid: int, target: Target) -> None:
+    """Refuse what only stands above engines, such as init or a shell: its family is everybody."""
+    members = {member.pid for member in target.family.members}
+    below = [kin for kin in seen.engines() if {p.pid for p, _ in kin.members} < members]
+    if below:
+        root = below[0].members[0][0].pid
+        raise KvdoctorError(
+            f"process {pid} is no inference engine; {below[0].engine} runs below it, as pid {root}",
+            f"kvdoctor diagnose --pid {root}; kvdoctor targets lists all of them",
+        )
 
 
 def _only(seen: Look) -> Target:

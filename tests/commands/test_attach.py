@@ -186,3 +186,14 @@ def test_a_real_process_is_found_and_described(running: tuple[int, int]) -> None
     assert time.clock_gettime(time.CLOCK_BOOTTIME) > found.family.members[0].start_ticks / os.sysconf(
         "SC_CLK_TCK"
     )
+
+
+def test_what_stands_above_an_engine_is_none(fake: FakeProc) -> None:
+    fake.process(1, ["/sbin/init"], ppid=0, comm="init")
+    server(fake)
+    with pytest.raises(
+        KvdoctorError, match="process 1 is no inference engine; vllm runs below it, as pid 100"
+    ) as e:
+        attach(1, (), {}, seen=look(fake))
+    assert "kvdoctor diagnose --pid 100" in e.value.hint
+    assert attach(100, (), {}, seen=look(fake)).family.root == 100
