@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from kvdoctor.model import Diagnosis, Ledger, Verdict
 from kvdoctor.render import facts, outline, words
@@ -72,7 +73,8 @@ def _verdict(diagnosis: Diagnosis) -> Iterator[str]:
     if beside := words.beside(diagnosis):
         yield f"- {plain(beside)}"
     for target in diagnosis.targets:
-        yield f"- Engine: {plain(facts.target(target))}"
+        where = f", {code(target.url)}" if target.url else ""
+        yield f"- Engine: {plain(facts.target(replace(target, url=None)))}{where}"
     yield f"- Window: {plain(facts.window(diagnosis.window))}"
     yield f"- Asked for: {plain(facts.objective(diagnosis))}"
     yield from (f"- Note: {plain(clean(note))}" for note in diagnosis.notes)

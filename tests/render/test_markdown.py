@@ -62,3 +62,9 @@ def test_a_markdown_reader_sees_tables_headings_and_the_verdict() -> None:
 
 def test_it_is_short_enough_for_a_ticket() -> None:
     assert len(render(CAPACITY).splitlines()) < 130
+
+
+def test_an_address_can_be_copied_as_it_is() -> None:
+    (target,) = CAPACITY.targets[:1]
+    found = dataclasses.replace(CAPACITY, targets=(dataclasses.replace(target, url="http://h:8000/metrics"),))
+    assert "`http://h:8000/metrics`" in markdown.render(found)
