@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import pytest
@@ -67,4 +68,4 @@ def test_it_is_short_enough_for_a_ticket() -> None:
 def test_an_address_can_be_copied_as_it_is() -> None:
     (target,) = CAPACITY.targets[:1]
     found = dataclasses.replace(CAPACITY, targets=(dataclasses.replace(target, url="http://h:8000/metrics"),))
-    assert "`http://h:8000/metrics`" in markdown.render(found)
+    assert "`http://h:8000/metrics`" in render(found)
