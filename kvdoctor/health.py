@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
 from kvdoctor.histogram import Histogram, interpolated
@@ -21,13 +23,24 @@ TAIL = 3.0
 """ITL p99 over p50 from which there is a tail (rule 3), judged on the bounds of their buckets."""
 
 
+def _p95(histogram: Histogram | None) -> float | None:
+    """Estimate p95 in its bucket. Where that also holds the mean, the bucket is too wide to spread it evenly: then no
+    more than an exponential tail makes of the mean, 3 times it."""
+    estimate = interpolated(histogram, 0.95)
+    held = histogram.quantile(0.95) if histogram is not None else None
+    mean = histogram.mean if histogram is not None else None
+    if estimate is None or held is None or not mean or not held.low < mean <= held.high:
+        return estimate
+    return min(estimate, max(held.low, -math.log(1 - 0.95) * mean))
+
+
 def misses(case: Case) -> dict[Metric, float]:
     """Return each metric's estimated p95 over its objective; a metric without observations is left out."""
     pairs = (
         (Metric.TTFT, case.traffic.ttft, case.objective.ttft_p95),
         (Metric.ITL, case.traffic.itl, case.objective.itl_p95),
     )
-    estimates = ((metric, interpolated(histogram, 0.95), goal) for metric, histogram, goal in pairs)
+    estimates = ((metric, _p95(histogram), goal) for metric, histogram, goal in pairs)
     return {metric: estimate / goal for metric, estimate, goal in estimates if estimate is not None}
 
 

@@ -61,13 +61,15 @@ def _drifted(traffic: Traffic, finished: float) -> Wait | None:
 def kv_wait(traffic: Traffic, queue: float, transfer_seconds: float | None) -> Wait:
     """How long a request waits for its KV, inside its queue time: deferred by Little, or the transfers' own.
 
-    Where prompts come from elsewhere almost whole and no reading shows anybody waiting for another reason, all
-    of the queue is that wait: a short one falls between the readings of a gauge.
+    Requests are deferred for other reasons too (a limit of adapters, a grammar): without any KV from outside,
+    nobody waits for it. Where prompts come from elsewhere almost whole and no reading shows anybody waiting for
+    another reason, all of the queue is that wait: a short one falls between the readings of a gauge.
     """
     deferred = other = 0.0
     if traffic.first_tokens and traffic.seconds > 0:
         each = traffic.seconds / traffic.first_tokens
-        deferred = traffic.deferred.mean * each if traffic.deferred is not None else 0.0
+        told = traffic.deferred is not None and traffic.kv_from_outside
+        deferred = traffic.deferred.mean * each if told and traffic.deferred is not None else 0.0
         other = max(0.0, traffic.waiting.mean * each - deferred) if traffic.waiting is not None else queue
     seen = min(queue, max(deferred, transfer_seconds or 0.0))
     outside = (traffic.external_delivered or 0.0) >= FROM_ELSEWHERE * traffic.prompt_tokens > 0

@@ -60,6 +60,8 @@ class Traffic:
     """Tokens are counted when a request ends: they are of those that finished, not of those that began."""
     gaps_of_requests: bool = False
     """The gaps are spread as the means of requests: they have no tail to read."""
+    kv_from_outside: bool = True
+    """Whether any KV came from another instance or an outer tier, as far as anything tells."""
 
     @property
     def cohort(self) -> bool:
@@ -210,6 +212,10 @@ def _guess(timeline: Timeline, quantity: Quantity) -> float | None:
     return None
 
 
+_FROM_OUTSIDE = (m.EXTERNAL_HITS, m.PROMPT_EXTERNAL, m.TRANSFER_SECONDS, m.LOAD_BYTES, m.LOAD_SECONDS,
+                 m.TIER_READ_SECONDS)  # fmt: skip
+
+
 def traffic(timeline: Timeline) -> Traffic:
     """Take the differences of one engine's counters and histograms over its window."""
     ttft = pace.first_tokens(timeline)
@@ -242,4 +248,5 @@ def traffic(timeline: Timeline) -> Traffic:
         lifetime=lifetime,
         at_finish=timeline.engine.at_finish,
         gaps_of_requests=pace.of_requests(timeline),
+        kv_from_outside=timeline.has(m.KV_FETCH_IN_PROGRESS) or any(timeline.delta(q) for q in _FROM_OUTSIDE),
     )

@@ -87,3 +87,19 @@ def test_an_objective_is_missed_when_the_estimated_p95_is_over_it(objective, mis
 
 def test_a_metric_without_observations_misses_nothing():
     assert Metric.ITL not in h.misses(case(outputs=1))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "counts", "mean", "estimate"),
+    [
+        pytest.param(
+            (10.0, INF), (100, 0), 0.02, 0.0599, id="one wide bucket holds the mean too: 3 x the mean"
+        ),
+        pytest.param((0.1, 0.5, INF), (50, 50, 0), 0.12, 0.3595, id="the bucket of p95 holds the mean"),
+        pytest.param((0.1, 0.5, INF), (80, 20, 0), 0.05, 0.4, id="the mean lies below it: spread evenly"),
+        pytest.param((0.02, 0.5, INF), (98, 2, 0), 0.019, 0.0194, id="a narrow one: spread evenly"),
+    ],
+)
+def test_p95_in_a_wide_bucket_is_held_against_the_mean(bounds, counts, mean, estimate):
+    histogram = Histogram(bounds, counts, mean * sum(counts), sum(counts))
+    assert h._p95(histogram) == pytest.approx(estimate, abs=1e-4)

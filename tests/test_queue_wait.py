@@ -70,14 +70,17 @@ def nixl(page: Page, seconds: float, number: float) -> Page:
 
 
 def test_the_wait_for_kv_is_nested_in_the_queue():
-    found = ttft(ttft_mean=4.0, queue_mean=3.0, waiting=20, deferred=10)
+    found = ttft(ttft_mean=4.0, queue_mean=3.0, waiting=20, deferred=10, external_hits=1000)
     (part,) = (p for p in found.parts if p.name == "kv_wait")
     assert (part.parent, part.seconds) == ("queue", pytest.approx(1.5))
     assert part not in found.top()
 
 
 def test_the_wait_for_kv_is_never_longer_than_the_queue():
-    assert ttft(ttft_mean=4.0, queue_mean=1.0, waiting=20, deferred=20).part("kv_wait") == 1.0
+    assert (
+        ttft(ttft_mean=4.0, queue_mean=1.0, waiting=20, deferred=20, external_hits=1000).part("kv_wait")
+        == 1.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -113,3 +116,7 @@ def test_a_queue_without_another_reason_is_the_wait_for_kv_that_comes_from_elsew
     }
     seen = case(ttft_mean=0.6, queue_mean=0.5, prefill_mean=0.05, **numbers).traffic
     assert kv_wait(seen, 0.5, 0.05).seconds == pytest.approx(seconds)
+
+
+def test_deferred_requests_wait_for_no_kv_where_none_comes_from_outside():
+    assert ttft(ttft_mean=4.0, queue_mean=3.0, waiting=20, deferred=10).part("kv_wait") == 0

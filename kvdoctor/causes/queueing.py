@@ -114,6 +114,8 @@ def check(case: Case) -> tuple[Finding, ...]:
         for_kv = case.matters(case.ttft.part(KV_WAIT))
         why = "What waits in the queue waits for KV." if for_kv else "Requests do not wait to speak of."
         return (Finding(Bound.QUEUEING, Verdict.RULED_OUT, None, why, evidence=evidence),)
+    if _set_aside(case):
+        return (_deferred(queue, evidence),)
     limit, arrivals = queue * case.waits.limit, queue * case.waits.other
     if case.waits.limit >= MAIN:
         return (_limit(case, limit, free, why_free, evidence),)
@@ -125,6 +127,24 @@ def check(case: Case) -> tuple[Finding, ...]:
     gap = Gap("queue", "too few readings with someone waiting to see the reason", "a longer window")
     why = f"Requests wait {duration(queue)}; the readings do not show for what."
     return (Finding(Bound.QUEUEING, Verdict.POSSIBLE, None, why, Metric.TTFT, queue, None, evidence, (gap,)),)
+
+
+def _set_aside(case: Case) -> bool:
+    """Say whether most of the waiting is set aside by the scheduler although no KV comes from outside."""
+    t = case.traffic
+    if t.deferred is None or t.waiting is None or t.kv_from_outside:
+        return False
+    return t.deferred.mean >= MAIN * t.waiting.mean > 0
+
+
+def _deferred(queue: float, evidence: tuple[Evidence, ...]) -> Finding:
+    gap = Gap(
+        "deferred requests",
+        "why requests are deferred is not told, and no KV comes from outside: LoRA, grammar or encoder",
+        "look at the limit of adapters (vLLM: --max-loras, vllm:lora_requests_info) and at structured output",
+    )
+    why = f"Requests wait {duration(queue)}, most of them set aside by the scheduler, and not for KV."
+    return Finding(Bound.QUEUEING, Verdict.POSSIBLE, None, why, Metric.TTFT, queue, None, evidence, (gap,))
 
 
 def _limit(

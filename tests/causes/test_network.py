@@ -158,7 +158,7 @@ def test_look_alike_requests_that_wait_for_a_slot_have_their_kv():
 
 
 def deferred(wait: float) -> Page:
-    return endpoint(**WAITING, waiting=10, deferred=wait * 200 / 30)
+    return endpoint(**WAITING, waiting=10, deferred=wait * 200 / 30, external_hits=1000)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,8 @@ def test_a_batch_at_its_limit_with_room_in_the_pool_is_policy():
     ("numbers", "subclass", "verdict"),
     [
         pytest.param({"usage": 0.95}, None, Verdict.RULED_OUT, id="the pool is full"),
-        pytest.param({"deferred": 20}, None, Verdict.RULED_OUT, id="they wait for KV"),
+        pytest.param({"deferred": 20, "external_hits": 9}, None, Verdict.RULED_OUT, id="they wait for KV"),
+        pytest.param({"deferred": 20}, None, Verdict.POSSIBLE, id="they are set aside, and not for KV"),
         pytest.param({"usage": None}, None, Verdict.POSSIBLE, id="usage is not told"),
         pytest.param(
             {"running": [4.0, 1.0, 1.0] * 10 + [1.0]}, "arrivals", Verdict.POSSIBLE, id="no limit in sight"
