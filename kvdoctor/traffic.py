@@ -212,8 +212,7 @@ def _guess(timeline: Timeline, quantity: Quantity) -> float | None:
     return None
 
 
-_FROM_OUTSIDE = (m.EXTERNAL_HITS, m.PROMPT_EXTERNAL, m.TRANSFER_SECONDS, m.LOAD_BYTES, m.LOAD_SECONDS,
-                 m.TIER_READ_SECONDS)  # fmt: skip
+_OUTSIDE = (m.EXTERNAL_HITS, m.PROMPT_EXTERNAL, m.TRANSFER_SECONDS, m.LOAD_SECONDS, m.TIER_READ_SECONDS)
 
 
 def traffic(timeline: Timeline) -> Traffic:
@@ -248,5 +247,5 @@ def traffic(timeline: Timeline) -> Traffic:
         lifetime=lifetime,
         at_finish=timeline.engine.at_finish,
         gaps_of_requests=pace.of_requests(timeline),
-        kv_from_outside=timeline.has(m.KV_FETCH_IN_PROGRESS) or any(timeline.delta(q) for q in _FROM_OUTSIDE),
+        kv_from_outside=timeline.has(m.KV_FETCH_IN_PROGRESS) or any(timeline.delta(q) for q in _OUTSIDE),
     )
