@@ -25,7 +25,7 @@ _CURED = re.compile(
     r"\bafter$|\bafter (the |matching |also )?(fix|change|patch|upgrad|updat|flag|disabl|switch|enabl)"
     r"|\bfixed\b|with (the )?fix"
 )
-_AT_USAGE = re.compile(r"at ([\d.]+) ?% kv")
+_AT_USAGE = re.compile(r"at (\d{1,3}(?:\.\d+)?) ?% kv")
 _AT_LOAD = re.compile(
     r"(?:concurrency|bs|batch|clients?|users?|qps|rps|(?:request|arrival) rate) ?=? ?(\d+(?:\.\d+)?)"
     r"|(\d+) (?:concurrent|clients?|users?|parallel)\b|(\d+(?:\.\d+)?) ?(?:qps|rps|req/s)"

@@ -194,7 +194,7 @@ def scaling(view: LogView, objective: Objective) -> Opinion | None:
     if len({load for load, _ in points}) < LOADS or points[0][1] <= 0 or points[-1][1] <= objective.ttft_p95:
         return None
     (few, first), (many, last) = points[0], points[-1]
-    if many <= few or math.log(last / first) / math.log(many / few) < SLOPE:
+    if few <= 0 or many <= few or math.log(last / first) / math.log(many / few) < SLOPE:
         return None
     one = (last - first) / (many - few)
     why = (
