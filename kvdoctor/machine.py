@@ -38,6 +38,16 @@ class Machine:
     measured: Measured | None = None
     """What a probe measured, where the bandwidth is its."""
 
+    @property
+    def unknown(self) -> tuple[str, str] | None:
+        """What is missing to hold a step against a ceiling, and what to give for it; None where nothing is."""
+        lacks = [("the model's shape", "--model CONFIG.json")] if self.shape is None else []
+        rate = "--gpu NAME (or --bandwidth: GB/s, or the file of kvdoctor probe)"
+        lacks += [("the read rate of its memory", rate)] if self.bandwidth is None else []
+        if not lacks:
+            return None
+        return " and ".join(what for what, _ in lacks), " and ".join(option for _, option in lacks)
+
     def at(self, batch: float | None, context: float | None, step_seconds: float | None) -> Machine:
         """Return the machine under a load: sequences and mean context of one rank, seconds of its steady step.
 

@@ -115,8 +115,8 @@ def next_measurement(case: Case, judgement: Judgement) -> str:
         for gap in finding.gaps:
             if gap.cure and finding.share_seconds >= OPEN * (judgement.finding or finding).share_seconds:
                 return f"{finding.bound.value}: {gap.cure}."
-    if case.machine.shape is None or case.machine.bandwidth is None:
-        return "bandwidth: give --model CONFIG.json and --gpu NAME, so that steps are held against a ceiling."
+    if case.machine.unknown is not None:
+        return f"bandwidth: give {case.machine.unknown[1]}, so that steps are held against a ceiling."
     return "Nothing more is needed; run again after the change and compare (kvdoctor diff)."
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
 from kvdoctor.causes import hbmcounters
+from kvdoctor.causes.common import NO_TRAFFIC
 from kvdoctor.ledger import IMPOSSIBLE, KV_READS, WEIGHTS
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
 from kvdoctor.units import duration, rate_bytes
@@ -15,17 +16,24 @@ NEAR = 0.6
 FAR = 0.4
 """Share of the ceiling below which, even counting the most bytes, reads do not set the pace."""
 
-_NO_MODEL = Gap(
-    "bandwidth",
-    "the model's shape or the card's bandwidth is unknown, so no step can be held against a ceiling",
-    "give --model CONFIG.json and --gpu NAME (or --bandwidth: GB/s, or the file of kvdoctor probe)",
-)
+
+def _unjudged(case: Case) -> tuple[Gap, ...]:
+    """Why there is no step, or no ceiling to hold it against.
+
+    Gaps of a ceiling's conditions are none of why there is none; those of a rate that was refused are.
+    """
+    machine = case.machine
+    sources = ("gpu", "model") if machine.bandwidth is not None else ("gpu", "model", "bandwidth")
+    found = tuple(gap for gap in machine.gaps if gap.source in sources)
+    if found or machine.unknown is None:
+        return found or (NO_TRAFFIC,)
+    what, cure = machine.unknown
+    reason = f"{what} {'are' if ' and ' in what else 'is'} unknown, so no step can be held against a ceiling"
+    return (Gap("bandwidth", reason, f"give {cure}"),)
 
 
 def _no_data(case: Case) -> Finding:
-    # Gaps of the ceiling's conditions are none of why there is none.
-    gaps = tuple(gap for gap in case.machine.gaps if gap.source in ("gpu", "model")) or (_NO_MODEL,)
-    return Finding(Bound.BANDWIDTH, Verdict.NO_DATA, argument="Bandwidth not judged.", gaps=gaps)
+    return Finding(Bound.BANDWIDTH, Verdict.NO_DATA, argument="Bandwidth not judged.", gaps=_unjudged(case))
 
 
 def steady_step(case: Case) -> float | None:
@@ -87,7 +95,7 @@ def _counted(case: Case) -> Finding | None:
         return Finding(Bound.BANDWIDTH, Verdict.RULED_OUT, None, why, Metric.ITL, evidence=evidence)
     why = f"HBM moves data in {100 * low:.0f} to {100 * high:.0f}% of the cycles; by whose reads is not told."
     return Finding(
-        Bound.BANDWIDTH, Verdict.POSSIBLE, None, why, Metric.ITL, 0.0, None, evidence, (_NO_MODEL,)
+        Bound.BANDWIDTH, Verdict.POSSIBLE, None, why, Metric.ITL, 0.0, None, evidence, _unjudged(case)
     )
 
 

@@ -148,4 +148,13 @@ def test_a_probe_of_another_batch_is_said_in_the_answer():
 def test_conditions_of_a_ceiling_are_no_reason_why_nothing_can_be_judged():
     facts = {name: text for name, text in probed(batch=4.0).items() if name != "model_config"}
     (found,) = bandwidth.check(case(facts=facts, **BUSY))
-    assert found.gaps == (bandwidth._NO_MODEL,)
+    (gap,) = found.gaps
+    assert gap.reason == "the model's shape is unknown, so no step can be held against a ceiling"
+    assert gap.cure == "give --model CONFIG.json"
+
+
+def test_a_rate_that_was_refused_is_why_nothing_is_judged():
+    (found,) = bandwidth.check(case(facts=probed(disturbed="other work left it a fifth"), **BUSY))
+    assert found.verdict is Verdict.NO_DATA
+    assert "lower bound and no ceiling" in found.gaps[0].reason
+    assert found.gaps[0].cure == "probe again while nothing else runs on the machine"
