@@ -5,7 +5,7 @@ from __future__ import annotations
 from kvdoctor import around
 from kvdoctor.case import COST, OF_TTFT, Case
 from kvdoctor.halt import Halt
-from kvdoctor.judge import Judgement, stopped
+from kvdoctor.judge import Judgement, ended, stopped
 from kvdoctor.model import Basis, Bound, Confidence, Metric, State, Verdict
 from kvdoctor.queue_wait import queue_wait
 from kvdoctor.service import Quantile
@@ -83,6 +83,8 @@ def confidence(case: Case, judgement: Judgement, restarts: int) -> tuple[Confide
 
 def _quiet(case: Case, judgement: Judgement) -> tuple[Confidence, tuple[str, ...]]:
     """A gauge is believed only if a counter moved: a stall that nothing but standing gauges shows is a hint."""
+    if judgement.state is State.STALLED and ended(case):
+        return Confidence.HIGH, ("a process of the engine is gone",)
     halt = stopped(case) if judgement.state is State.STALLED else None
     if halt is not None:
         return _halted(halt)

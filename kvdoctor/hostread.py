@@ -57,6 +57,7 @@ def host_view(sources: Sequence[Source], start: float, end: float) -> HostView |
         engine=str(about.get("engine", "")),
         seconds=found.seconds,
         roles=_roles(found),
+        ended=_ended(found),
         threads=threads,
         stacks=_stacks(found),
         quotas=_quotas(found),
@@ -92,6 +93,18 @@ def _about(source: Source) -> Mapping[str, object]:
 def _roles(found: Series) -> tuple[tuple[int, str], ...]:
     pairs = {(s.pid, s.labels.get("role", "")) for s in found.each(m.HOST_PROCESS_THREADS)}
     return tuple(sorted(pairs))
+
+
+def _ended(found: Series) -> tuple[tuple[int, str], ...]:
+    """Processes whose memory was gone at the last reading; a zombie has none. One that is replaced has not ended."""
+    gone, new = [], set()
+    for s in found.each(m.HOST_RESIDENT):
+        values, role = s.values(), s.labels.get("role", "")
+        if not values[-1] > 0:
+            gone += [(s.pid, role)] if any(value > 0 for value in values) else []
+        elif not values[0] > 0:
+            new.add(role)
+    return tuple(sorted(pair for pair in gone if pair[1] not in new))
 
 
 def _threads(found: Series) -> tuple[Thread, ...]:

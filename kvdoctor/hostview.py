@@ -111,6 +111,8 @@ class HostView:
     seconds: float
     roles: tuple[tuple[int, str], ...]
     """(pid, role) of the family's processes."""
+    ended: tuple[tuple[int, str], ...] = ()
+    """(pid, role) of those that died in the window and were not replaced."""
     threads: tuple[Thread, ...] = ()
     stacks: tuple[StackMix, ...] = ()
     quotas: tuple[Quota, ...] = ()

@@ -20,6 +20,8 @@ THRASH = 0.25
 """Stall after preemptions over the costliest effect of a full pool, from which preemption is named: the
 preempted come back before those that wait, who then wait for them too."""
 STALLED_SECONDS = HALT_SECONDS
+PACING = ("engine_core", "scheduler", "worker", "loop")
+"""Roles of processes that every token waits for."""
 """Window without any token from which pending work counts as stalled."""
 
 RANK = {Verdict.LIKELY: 0, Verdict.POSSIBLE: 1, Verdict.RULED_OUT: 2, Verdict.NO_DATA: 3}
@@ -173,6 +175,11 @@ def stopped(case: Case) -> Halt | None:
     return halted(case.timeline) if _quiet(case) is None else None
 
 
+def ended(case: Case) -> tuple[tuple[int, str], ...]:
+    """(pid, role) of the engine's processes without which no token comes, and which died in the window."""
+    return tuple(pair for pair in case.host.ended if pair[1] in PACING) if case.host else ()
+
+
 def _downgraded(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """A lifetime figure never names a cause of now: likely becomes possible."""
     return tuple(replace(f, verdict=Verdict.POSSIBLE) if f.verdict is Verdict.LIKELY else f for f in findings)
@@ -185,7 +192,7 @@ def judge(case: Case, findings: tuple[Finding, ...], slow: str | None = None) ->
     if case.traffic.lifetime:
         whole = State.IDLE if quiet is State.IDLE and not case.traffic.finished else State.INSUFFICIENT
         return Judgement(whole, metric, None, dict.fromkeys(Metric, whole), (), _downgraded(findings))
-    if stopped(case) is not None:
+    if stopped(case) is not None or ended(case):
         quiet = State.STALLED
     if quiet is not None:
         return Judgement(quiet, metric, None, dict.fromkeys(Metric, quiet), (), findings)

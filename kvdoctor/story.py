@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvdoctor.case import Case
 from kvdoctor.halt import Halt
-from kvdoctor.judge import Judgement, stopped
+from kvdoctor.judge import Judgement, ended, stopped
 from kvdoctor.ledger import FIRST_STEP
 from kvdoctor.model import FAMILY, Bound, Confidence, Finding, Ledger, Metric, Part, State, Verdict
 from kvdoctor.units import duration, percent
@@ -72,7 +72,7 @@ def summary(case: Case, judgement: Judgement, level: Confidence) -> str:
     if state is State.IDLE:
         return f"Idle: nothing ran, nothing waited and no token came in {window}."
     if state is State.STALLED:
-        return _stalled(stopped(case), window)
+        return _dead(ended(case)) or _stalled(stopped(case), window)
     if state is State.HEALTHY:
         ceiling = "" if case.machine.bandwidth is not None else " Bandwidth was not judged."
         return f"Healthy: objectives met, nobody waits to speak of, no ITL tail.{ceiling}"
@@ -88,6 +88,14 @@ def summary(case: Case, judgement: Judgement, level: Confidence) -> str:
     )
     told = f"It explains {share} of a request's time" if case.currency else "Of requests nothing is known"
     return f"{title}: {finding.argument} {told} ({level.value} confidence)."
+
+
+def _dead(pairs: tuple[tuple[int, str], ...]) -> str:
+    """Say which processes died; empty where none did."""
+    if not pairs:
+        return ""
+    who = " and ".join(f"{role} {pid}" for pid, role in pairs)
+    return f"Stalled: {who} ended while we watched; without it no token comes."
 
 
 def _stalled(halt: Halt | None, window: str) -> str:
@@ -107,6 +115,8 @@ def next_measurement(case: Case, judgement: Judgement) -> str:
         )
     if judgement.state is State.IDLE:
         return "Run again while the service is under its usual load."
+    if judgement.state is State.STALLED and ended(case):
+        return "Look at the engine's log for why it ended, and at the kernel's (dmesg) for the OOM killer."
     if judgement.state is State.STALLED:
         return "Look at the engine's stacks (py-spy dump --nonblocking --pid N) and its log."
     if case.traffic.first_tokens < 20 and not case.traffic.generated:

@@ -173,3 +173,33 @@ def test_gaps_of_one_reason_are_one_and_others_stay_apart():
         ("disks", "a: no such file"),
         ("disks", "b: no such file"),
     ]
+
+
+# -- processes that die ------------------------------------------------------------------------------------
+
+
+def resident(*rows: dict[int, float]) -> Source:
+    """One reading a row: resident bytes of engine cores by pid; one that is left out is gone."""
+    name = 'host_process_resident_bytes{{pid="{}",role="engine_core"}} {}\n'
+    text = [
+        "# TYPE host_process_resident_bytes gauge\n" + "".join(name.format(*p) for p in row.items())
+        for row in rows
+    ]
+    return source([page.encode() for page in text], texts=ABOUT)
+
+
+@pytest.mark.parametrize(
+    ("rows", "ended"),
+    [
+        pytest.param(({7: 1e9}, {7: 1e9}, {7: 1e9}), (), id="it lives"),
+        pytest.param(({7: 1e9}, {7: 1e9}, {7: 0.0}), ((7, "engine_core"),), id="a zombie has no memory"),
+        pytest.param(
+            ({7: 1e9, 8: 1e9}, {8: 1e9}, {8: 1e9}), ((7, "engine_core"),), id="it is gone, another lives"
+        ),
+        pytest.param(({7: 1e9}, {9: 1e9}, {9: 1e9}), (), id="it was replaced"),
+    ],
+)
+def test_a_process_that_died_and_was_not_replaced_has_ended(rows, ended):
+    view = host_view([resident(*rows)], 0.0, 2.0)
+    assert view is not None
+    assert view.ended == ended

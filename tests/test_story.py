@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from hosts import view
 from loads import case
 
 from kvdoctor import story
 from kvdoctor.case import Case
-from kvdoctor.judge import Judgement
+from kvdoctor.confidence import confidence
+from kvdoctor.judge import Judgement, judge
 from kvdoctor.model import FAMILY, Bound, Confidence, Finding, Gap, Metric, Part, State, Verdict
 
 GAP = Gap("link", "its rate is unknown", "give --link")
@@ -168,3 +172,23 @@ def test_with_nothing_open_the_change_comes_next():
 LLAMA = """{"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
 "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
 "torch_dtype": "bfloat16", "vocab_size": 128256}"""
+
+
+@pytest.mark.parametrize(
+    ("pairs", "state"),
+    [
+        pytest.param(((7, "engine_core"),), State.STALLED, id="the core"),
+        pytest.param(((9, "loader"),), State.HEALTHY, id="a helper that nobody waits for"),
+        pytest.param((), State.HEALTHY, id="nobody"),
+    ],
+)
+def test_an_engine_whose_core_died_is_not_healthy(pairs, state):
+    seen = replace(case(), host=view(ended=pairs))
+    found = judge(seen, ())
+    assert found.state is state
+    if state is State.STALLED:
+        assert story.summary(seen, found, Confidence.HIGH).startswith(
+            "Stalled: engine_core 7 ended while we watched"
+        )
+        assert confidence(seen, found, 0)[0] is Confidence.HIGH
+        assert "dmesg" in story.next_measurement(seen, found)

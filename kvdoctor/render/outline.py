@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from kvdoctor.model import Advice, Diagnosis, Finding, Gap, Ledger, Metric, Part, Verdict
+from kvdoctor.model import Advice, Diagnosis, Finding, Gap, Ledger, Metric, Part, State, Verdict
 
 METRICS = (Metric.TTFT.value, Metric.ITL.value)
 
@@ -61,8 +61,10 @@ def findings(diagnosis: Diagnosis, verdict: Verdict) -> tuple[Finding, ...]:
 def advice(diagnosis: Diagnosis) -> tuple[tuple[Finding, Advice], ...]:
     """Return every advice with its finding, the largest expected gain first, unknown gains last.
 
-    What several findings advise alike stands once, where it buys most.
+    What several findings advise alike stands once, where it buys most. An engine that stands still has other needs.
     """
+    if diagnosis.state is State.STALLED:
+        return ()
     pairs = [(finding, item) for finding in diagnosis.findings for item in finding.advice]
 
     def key(pair: tuple[Finding, Advice]) -> float:
