@@ -106,7 +106,8 @@ def ttft_ledger(traffic: Traffic, *, load: float = 0.0, transfer: float | None =
 def preemption_stall(traffic: Traffic) -> float:
     """Seconds per output gap spent waiting after a preemption (rule 6).
 
-    (Integral of waiting - first queue times) / generated tokens, and no more than the ITL's tail holds.
+    (Integral of waiting - first queue times) / generated tokens; no more than the ITL's tail holds, and than so many
+    preempted requests can wait in the window.
     """
     tail, queue = traffic.tail, queue_wait(traffic)
     if not traffic.preemptions or traffic.waiting is None or tail is None or traffic.itl is None:
@@ -116,7 +117,8 @@ def preemption_stall(traffic: Traffic) -> float:
     deferred = traffic.deferred.mean if traffic.deferred is not None else 0.0
     waited = max(0.0, traffic.waiting.mean - deferred) * traffic.seconds
     first = queue.seconds * traffic.first_tokens if queue and queue.basis is Basis.MEASURED else 0.0
-    return min(max(0.0, waited - first) / traffic.generated, tail.excess / traffic.itl.count)
+    again = min(max(0.0, waited - first), traffic.preemptions * traffic.seconds)
+    return min(again / traffic.generated, tail.excess / traffic.itl.count)
 
 
 def itl_ledger(traffic: Traffic, machine: Machine, ranks: int = 1, *, loads: float = 0.0) -> Ledger | None:

@@ -199,8 +199,7 @@ def pool_tokens(timeline: Timeline) -> float | None:
 
 def block_size(timeline: Timeline) -> float | None:
     """Tokens of a KV block; None when not told."""
-    told = timeline.gauge(m.BLOCK_SIZE)
-    stated = _number(timeline.label(m.CACHE_CONFIG, "block_size"))
+    told, stated = timeline.gauge(m.BLOCK_SIZE), _number(timeline.label(m.CACHE_CONFIG, "block_size"))
     return stated or (told.last if told is not None and told.last > 0 else None)
 
 

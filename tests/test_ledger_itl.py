@@ -79,10 +79,15 @@ def test_waiting_that_first_queue_times_explain_is_no_stall():
 
 
 def test_the_stall_is_never_more_than_the_tail_holds():
-    found = itl(**{**STALLED, "waiting": 500}, preemptions=9)
+    found = itl(**{**STALLED, "waiting": 500}, preemptions=20)
     tail = case(**STALLED).traffic.tail
     assert found.part("preemption_stall") == pytest.approx(tail.excess / 3800)
     assert found.part("prefill_in_step") == 0.0
+
+
+def test_the_stall_is_never_more_than_the_preempted_can_wait_in_the_window():
+    found = itl(**{**STALLED, "waiting": 500}, preemptions=3)
+    assert found.part("preemption_stall") == pytest.approx(3 * 30 / 4000)
 
 
 def test_requests_deferred_for_kv_are_not_stalled_ones():

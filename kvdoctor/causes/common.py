@@ -48,6 +48,26 @@ def more_room(case: Case, otherwise: str) -> str:
     return f"lift --num-gpu-blocks-override, which holds the pool at {held:,} blocks whatever memory there is"
 
 
+FROM_OUTSIDE = 0.75
+"""Share of the prompt tokens that an outer tier delivers, from which their loads may be most of what prefill takes: it
+suffices that a token loads three times as fast as it computes."""
+UNCOUNTED = Gap(
+    "loads",
+    "most prompt tokens come from an outer tier, and how long their loads take is not counted",
+    "read the KV layer's own metrics or log beside the engine's (LMCache, Mooncake, the connector's lines)",
+)
+_COUNTED = (m.LOAD_SECONDS, m.TIER_READ_SECONDS, m.TRANSFER_SECONDS)
+
+
+def unseen_loads(case: Case) -> bool:
+    """Say whether prefill may be loading: a connector without a clock delivers most of the prompts, and none of them
+    is deferred meanwhile, so that its loads lie inside prefill."""
+    t = case.traffic
+    if (t.external_delivered or 0.0) < FROM_OUTSIDE * t.prompt_tokens or not t.external_delivered:
+        return False
+    return not (t.deferred is not None and t.deferred.peak) and not any(map(case.timeline.delta, _COUNTED))
+
+
 def per_request(case: Case, total: float) -> float:
     """A total of the window over its first tokens."""
     return total / case.traffic.first_tokens if case.traffic.first_tokens else 0.0

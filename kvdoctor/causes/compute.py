@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from kvdoctor import metrics as m
 from kvdoctor.case import COST, NOTICED, Case
-from kvdoctor.causes.common import NO_TRAFFIC, NOT_EXPORTED, PACES, queue_behind_prefill
+from kvdoctor.causes.common import (
+    NO_TRAFFIC,
+    NOT_EXPORTED,
+    PACES,
+    UNCOUNTED,
+    queue_behind_prefill,
+    unseen_loads,
+)
 from kvdoctor.ledger import IN_STEP, PREFILL, QUEUE, STEP_UNDER_WAY
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
 from kvdoctor.units import duration, percent
@@ -45,6 +52,11 @@ def prefill(case: Case) -> Finding:
         why = f"Prefill is {percent(case.of_ttft(cost))} of TTFT, {duration(cost)}"
         why += "." if case.of_ttft(cost) < MAIN else ", too little to matter."
         return Finding(Bound.COMPUTE, Verdict.RULED_OUT, "prefill", why, evidence=evidence)
+    if unseen_loads(case):
+        why = f"Prefill is {percent(case.of_ttft(cost))} of TTFT, computing or loading: {UNCOUNTED.reason}."
+        return Finding(
+            Bound.COMPUTE, Verdict.POSSIBLE, "prefill", why, Metric.TTFT, cost, None, evidence, (UNCOUNTED,)
+        )
     why = f"{duration(cost)} of {duration(case.ttft.seconds)} TTFT is the computing of prompt tokens."
     advice = (
         Advice(
@@ -105,6 +117,19 @@ def interference(case: Case) -> Finding:
         verdict = Verdict.POSSIBLE if case.traffic.computed else Verdict.RULED_OUT
         return Finding(Bound.COMPUTE, verdict, "interference", why, Metric.ITL, cost, None, evidence, (gap,))
     why = f"Prefill inside decode steps takes {duration(part)} of a mean ITL of {duration(case.itl.seconds)}."
+    if unseen_loads(case):
+        why += " It may be loading, not computing."
+        return Finding(
+            Bound.COMPUTE,
+            Verdict.POSSIBLE,
+            "interference",
+            why,
+            Metric.ITL,
+            cost,
+            None,
+            evidence,
+            (UNCOUNTED,),
+        )
     return Finding(
         Bound.COMPUTE, Verdict.LIKELY, "interference", why, Metric.ITL, cost, cost, evidence, (),
         _separate(case, part, cost),

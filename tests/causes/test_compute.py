@@ -175,3 +175,18 @@ def test_without_drafts_speculation_is_ruled_out_with_its_number():
     zero = finding(compute.check(case_of(told)), "speculation")
     assert {none.verdict, zero.verdict} == {Verdict.RULED_OUT}
     assert (none.evidence[0].value, zero.evidence[0].value) == (None, 0)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "verdict"),
+    [
+        pytest.param({}, Verdict.POSSIBLE, id="loads that nobody counts"),
+        pytest.param({"external": 74_000}, Verdict.LIKELY, id="less than three quarters from outside"),
+        pytest.param({"waiting": 2, "deferred": 1}, Verdict.LIKELY, id="deferred while they load"),
+    ],
+)
+def test_prefill_of_prompts_from_an_outer_tier_may_be_loading(numbers, verdict):
+    loads = {"ttft_mean": 1.0, "prefill_mean": 0.9, "hits": 0, "external": 95_000, "external_hits": 95_000}
+    found = finding(compute.check(case(**{**loads, **numbers})), "prefill")
+    assert found.verdict is verdict
+    assert bool(found.gaps) is (verdict is Verdict.POSSIBLE)
