@@ -18,6 +18,7 @@ from kvdoctor.secrets import clean, mask_url
 PIECE = 2**20
 MAX_SKIPPED = 4 * MAX_TEXT
 """Bytes that are passed over in search of the next mark."""
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _SPLIT = b"\n" + MARK
 
 
@@ -108,6 +109,10 @@ def foreign(name: str, text: bytes) -> KvdoctorError:
     """Return the error for a file that is no metrics page, naming what it looks like."""
     start = text[:4096].lstrip()
     first = clean(start.partition(b"\n")[0][:60].decode("utf-8", "replace"))
+    if start.startswith(_UTF_16):
+        return KvdoctorError(
+            f"{name} is UTF-16 text", "save it as UTF-8 (PowerShell: Out-File -Encoding utf8)"
+        )
     what = f"is neither a kvdoctor recording nor a metrics page; it begins with: {first}"
     if b"\0" in start:
         what = "is binary, and no kvdoctor recording"

@@ -280,3 +280,13 @@ def test_a_mark_is_found_wherever_a_piece_ends(
     whole = folder.read(SERIES)
     monkeypatch.setattr(pages, "PIECE", piece)
     assert repr(folder.read(SERIES)) == repr(whole)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_text_in_utf_16_is_told_as_such(tmp_path, encoding):
+    mark = b"" if encoding == "utf-16" else b"\xfe\xff"
+    file = tmp_path / "powershell.log"
+    file.write_bytes(mark + "INFO 11-29 10:00:00 Engine 000: Running: 1 reqs".encode(encoding))
+    with pytest.raises(KvdoctorError, match="is UTF-16 text") as caught:
+        read([str(file)])
+    assert "UTF-8" in caught.value.hint
