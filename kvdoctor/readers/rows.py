@@ -122,6 +122,8 @@ _CHANGES = re.compile(
     r"\b(every|each|per) (request|turn|call|second|minute)|\b(changes|differs|is new|is different)\b.*"
     r"\b(every|each|per|between) (request|turn|call|second|minute)"
 )
+MAX_WORDS = 400
+"""Characters of a row's name and value in which such words are looked for."""
 _ON_PURPOSE = re.compile(r"\b(bust\w*|avoid\w*|prevent\w*|defeat\w*|on purpose|never hit|no reuse)\b")
 _KEY = re.compile(r"hash|\bkeys?\b|token ids?|template")
 _TRANSPORT = re.compile(r"\b(ucx\w*|nixl|transport|rdma|nccl|lanes?|mooncake|infiniband|roce|ibv?)\b")
@@ -162,10 +164,10 @@ def facts(kind: str, name: str, value: str) -> Iterable[tuple[Quantity, float]]:
             yield lm.FAST_PATH_OFF, 1.0
     if kind in ("workload", "benchmark", "config", "log") and _REPEATS.search(f"{name} {words}"):
         yield lm.REPEATED, 1.0
-    told = f"{name} {words}"
+    told = f"{name} {words}"[:MAX_WORDS]
     if _FRONT.search(told) and _CHANGES.search(told) and not _ON_PURPOSE.search(told):
         yield lm.VOLATILE, 1.0
-    if _ANEW.search(f"{name} {words}") and not _NO.match(words):
+    if _ANEW.search(told) and not _NO.match(words):
         yield lm.REPROCESSED, 1.0
     if "prefix caching" in name and "no enable" not in name:
         yield from (

@@ -208,6 +208,10 @@ REPORTS = [
      "4.1 s / 4.0 s"), ("metric", "prefix cache hit rate", "93%")], "insufficient_evidence"),
     ("turns that are not known to repeat", [("benchmark", "TTFT, turn 1 / turn 2", "4.1 s / 4.0 s")],
      "insufficient_evidence"),
+    ("hits that fall with the load", [("metric", f"prefix cache hit rate at concurrency {n}", f"{90 - 5 * n}%")
+     for n in (1, 8)], "hit_rate"),
+    ("hits that stay", [("metric", f"prefix cache hit rate at concurrency {n}", f"{90 - n}%") for n in (1, 8)],
+     "insufficient_evidence"),
     ("an outer tier that finds nothing", [("workload", "repeated documents", "yes"), ("log", "LMCache hit tokens", 0)],
      "hit_rate"),
     ("processed anew", [("log", "forcing full prompt re-processing", "at each request")], "hit_rate"),

@@ -22,6 +22,7 @@ from kvdoctor.readers.log import is_log
 from kvdoctor.readers.logs import LINES
 from kvdoctor.readers.logs.scan import KEPT, MAX_LINE, scan
 from kvdoctor.readers.logs.stamp import stamp
+from kvdoctor.readers.logs.wrapped import unwrapped
 from kvdoctor.timeline import Timeline
 
 LOGS = Path(__file__).parents[1] / "fixtures" / "logs"
@@ -147,6 +148,13 @@ def test_a_line_that_a_terminal_broke_is_one(tmp_path, word):
     assert values(found, m.WAITING) == [40.0, 0.0]
     assert values(found, m.KV_CACHE_USAGE) == pytest.approx([0.985, 0.05])
     assert next(list(c.value) for c in found.columns if c.name == lm.LINE) == [1.0, 4.0]
+
+
+@pytest.mark.parametrize("end", [b"\n", b""])
+def test_broken_lines_are_looked_for_in_time_that_grows_with_the_text(end):
+    one = b"Avg prompt throughput: generation throughput: KV cache usage: "
+    for text in (one * 20_000 + end, (one + b"\n") * 20_000, (one * 10 + b"\n\n") * 2_000):
+        assert unwrapped(text) == text
 
 
 def test_a_line_that_is_short_by_itself_takes_nothing_from_the_next(tmp_path):

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kvdoctor import logmetrics as lm
 from kvdoctor import metrics as m
-from kvdoctor.causes.logged.experiment import CHANGED, COLD, HIT, SAME, WORSE, words
+from kvdoctor.causes.logged.experiment import CHANGED, COLD, HIT, HIT_DROP, SAME, WORSE, words
 from kvdoctor.causes.logged.hits import LOW
 from kvdoctor.causes.logged.opinion import OF_TTFT, Grade, Opinion, likely
 from kvdoctor.logview import LogView, Said
 from kvdoctor.model import Bound, Metric
 from kvdoctor.quantity import Quantity
 from kvdoctor.service import Objective
-from kvdoctor.units import count, duration
+from kvdoctor.units import count, duration, percent
 from kvdoctor.waiting import FULL
 
 POINTS, SPAN = 3, 4.0
@@ -188,6 +188,20 @@ def repeat_is_no_quicker(view: LogView, objective: Objective) -> Opinion | None:
     return likely(Bound.HIT_RATE, None, why, Grade.INFERRED, evidence, do=do, metric=Metric.TTFT)
 
 
+def hits_under_load(view: LogView) -> Opinion | None:
+    """The hit rate falls as more clients ask: what one finds again, many push out or never share."""
+    told = view.of(m.HITS_RATE_GAUGE)
+    rates = sorted((float(s.labels["load"]), s.value) for s in told if s.labels.get("load"))
+    if len({load for load, _ in rates}) < 2 or rates[0][1] - rates[-1][1] < HIT_DROP:
+        return None
+    (few, before), (many, now) = rates[0], rates[-1]
+    why = f"From a load of {few:g} to one of {many:g} the hit rate falls from {percent(before)} to {percent(now)}."
+    evidence = (view.evidence("hit rate at the highest load", now, "ratio", threshold=before - HIT_DROP,
+                              of=(m.HITS_RATE_GAUGE,)),)  # fmt: skip
+    do = "see whether blocks are evicted between turns (the pool against all live prompts): then more room or a tier"
+    return likely(Bound.HIT_RATE, "fell", why, Grade.INFERRED, evidence, do=do, metric=Metric.TTFT)
+
+
 def _turns(rows: Iterable[Said]) -> Mapping[str, dict[int, float]]:
     """Figures by what they are of and by the number of the turn."""
     found: dict[str, dict[int, float]] = {}
@@ -212,6 +226,7 @@ def check(view: LogView, objective: Objective) -> tuple[Opinion, ...]:
     """Ask every course."""
     asked = (
         repeat_is_no_quicker(view, objective),
+        hits_under_load(view),
         outrun(view, objective),
         before_the_first_step(view, objective),
         more_cards(view),

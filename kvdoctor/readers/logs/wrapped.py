@@ -7,7 +7,7 @@ import re
 _HEAD = b"Avg prompt throughput: "
 _WHOLE = re.compile(rb"generation throughput: [^\n]*KV cache usage: [\d.]+%")
 MOST = 1000
-"""Bytes of a line and the one after it that may have been one."""
+"""Bytes of a line and the one after it that may have been one: no more are searched."""
 
 
 def unwrapped(text: bytes) -> bytes:
@@ -19,7 +19,7 @@ def unwrapped(text: bytes) -> bytes:
         after = len(text) if after < 0 else after
         if end < 0:
             break
-        if not _WHOLE.search(text, at, end) and _one(text, at, end, after):
+        if after - at <= MOST and _one(text, at, end, after):
             made = bytearray(text) if made is None else made
             made[end:after] = text[end + 1 : after] + b"\n"
         at = text.find(_HEAD, end)
@@ -28,5 +28,5 @@ def unwrapped(text: bytes) -> bytes:
 
 def _one(text: bytes, at: int, end: int, after: int) -> bool:
     """Say whether a line that begins at `at` is whole only together with the line after it."""
-    rest = text[end + 1 : after]
-    return after - at <= MOST and _HEAD not in rest and bool(_WHOLE.search(text[at:end] + rest))
+    line, rest = text[at:end], text[end + 1 : after]
+    return not _WHOLE.search(line) and _HEAD not in rest and bool(_WHOLE.search(line + rest))
