@@ -117,7 +117,8 @@ def _state(
     judgement = Judgement(state, metric, None, _by_metric(None, state), reasons, findings)
     why = [f"{view.lines} lines of a log", "no latencies: TTFT is not known"]
     level = Confidence.LOW
-    if state is State.IDLE or (state is State.HEALTHY and view.lines >= SPEAKS):
+    queue_untold = view.running is not None and view.waiting is None
+    if (state is State.IDLE and not queue_untold) or (state is State.HEALTHY and view.lines >= SPEAKS):
         level = Confidence.MEDIUM
     if state is State.HEALTHY:
         why.append("bandwidth not judged")

@@ -261,6 +261,12 @@ def test_a_report_is_answered_by_what_it_supports(told, named):
     assert found.confidence.value != "high"
 
 
+def test_idle_is_less_sure_where_the_queue_is_not_told():
+    told = [("metric", "running", 0), ("metric", "waiting", 0)]
+    sure = [diagnose(evidence_recording(rows(*told[:n]), "r")).confidence.value for n in (1, 2)]
+    assert sure == ["low", "medium"]
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(
