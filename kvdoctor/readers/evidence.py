@@ -21,6 +21,8 @@ KIND = "report"
 STEP = 10.0
 """Seconds assumed between two figures of a row: an engine's usual log interval."""
 MAX_ROWS = 1000
+LONGEST = 1000
+"""Characters of a name or a value that are read: many times what a report's row has."""
 _CURED = re.compile(
     r"\bafter$|\bafter (the |matching |also )?(fix|change|patch|upgrad|updat|flag|disabl|switch|enabl)"
     r"|\bfixed\b|with (the )?fix"
@@ -81,7 +83,7 @@ def _place(number: int, count: int, readings: int) -> int:
 
 
 def _row(number: int, row: Mapping[str, object]) -> Iterable[Stated]:
-    kind, title, text = (str(row.get(key, "")) for key in ("kind", "name", "value"))
+    kind, title, text = (str(row.get(key, ""))[:LONGEST] for key in ("kind", "name", "value"))
     if _CURED.search(normal(title)):
         return
     base: Labels = (("row", str(number)), ("as", title[:120]), ("kind", kind))

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 STDIN = "-"
-READABLE = "it reads recordings of kvdoctor, saved /metrics pages, series of them and engine logs, plain or gzip"
+READABLE = (
+    "it reads recordings of kvdoctor, saved /metrics pages, series of them and engine logs, plain or gzip"
+)
 PIECE = 2**20
 MAX_PLAIN = 8 * 2**30
 """Bytes that come out of one gzip file: two days of a large vLLM's pages at 1 Hz."""
