@@ -129,8 +129,9 @@ def test_means_of_intervals_are_those_of_the_window_when_all_is_even():
 
 
 def test_what_hits_save_stands_beside_what_decode_reads_and_what_loads_cost():
-    seen = case(machine=H100, ttft_mean=1.0, prefill_mean=0.108, queue_mean=0.5, waiting=10, deferred=2)
-    found = o.sums(seen)
+    page = endpoint(ttft_mean=1.0, prefill_mean=0.108, queue_mean=0.5, waiting=10)
+    page.series("vllm:num_requests_kv_fetch_by_stage", 2, stage="in_progress")
+    found = o.sums(case_of(page, machine=H100))
     # 0.1 s for 50 tokens of a prompt, and 450 of it hit.
     assert found.prefill_saved_seconds == pytest.approx(0.9)
     assert found.decode_read_bytes == pytest.approx(H100.step(3800 * 0.008 / 30, 510).kv_high)
