@@ -77,4 +77,6 @@ def wait_shares(timeline: Timeline, traffic: Traffic) -> WaitShares:
     totals[name] = other
     whole = sum(totals.values())
     shares = {k: v / whole for k, v in totals.items()} if whole else {}
-    return WaitShares(**shares, readings=readings, limit_at=highest, held=held / readings if readings else 0.0)
+    return WaitShares(
+        **shares, readings=readings, limit_at=highest, held=held / readings if readings else 0.0
+    )

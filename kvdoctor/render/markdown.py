@@ -73,7 +73,7 @@ def _verdict(diagnosis: Diagnosis) -> Iterator[str]:
     if beside := words.beside(diagnosis):
         yield f"- {plain(beside)}"
     for target in diagnosis.targets:
-        where = f", {code(target.url)}" if target.url else ""
+        where = f", {code(name(target.url))}" if target.url else ""
         yield f"- Engine: {plain(facts.target(replace(target, url=None)))}{where}"
     yield f"- Window: {plain(facts.window(diagnosis.window))}"
     yield f"- Asked for: {plain(facts.objective(diagnosis))}"

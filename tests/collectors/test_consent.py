@@ -132,7 +132,8 @@ def test_without_a_driver_there_is_no_card_to_protect(code, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("code", "text"), [(18, "kernel module differ"), (15, "fell off the bus"), (12, "no NVIDIA driver library")]
+    ("code", "text"),
+    [(18, "kernel module differ"), (15, "fell off the bus"), (12, "no NVIDIA driver library")],
 )
 def test_a_card_that_cannot_be_asked_about_is_left_alone(code, text, tmp_path):
     (tmp_path / "nvidiactl").write_text("")
