@@ -172,7 +172,7 @@ def queueing(scene: Scene, rng: random.Random) -> Scene:
 
 def interference(scene: Scene, rng: random.Random) -> Scene:
     """New prompts are computed in long pieces inside the steps of those that decode."""
-    words, pause = rng.randint(600, 800), rng.uniform(1.4, 1.8)
+    words, pause = rng.randint(300, 400), rng.uniform(1.4, 1.8)
     scene = scene.set(pool_blocks=2000, max_num_batched_tokens=128)
     scene = scene.ask(clients=4, prefix=48, outputs=(100, 160), pause_s=(0.0, 0.05))
     long = Group(1, (0.0, 0.0), prefixes=0, prefix=words, tail=(0, 20), outputs=(1, 1), pause_share=pause)
