@@ -114,5 +114,6 @@ def test_what_steers_a_terminal_is_no_plain_text(text):
         plain(f"a{text}b", "test")
 
 
-def test_lines_and_letters_are_plain_text():
-    plain("a\tb\n\u00e4\u6f22\U0001f600", "test")
+@pytest.mark.parametrize("text", ["a\tb", "a\nb", "\u00e4", "\u6f22", "\U0001f600"])
+def test_lines_and_letters_are_plain_text(text):
+    assert plain(text, "test") is None
