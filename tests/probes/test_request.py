@@ -197,8 +197,11 @@ def test_what_is_no_server_of_completions_is_a_clear_line(answer, text):
 
 
 def answering(listener, answer):
-    """Answer one connection with these bytes, whatever it asks."""
+    """Answer one connection with these bytes, whatever it asks; what was not read would reset it at the end."""
     connection, _ = listener.accept()
     with connection, suppress(OSError):
         connection.recv(65536)
         connection.sendall(answer)
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(65536):
+            pass
