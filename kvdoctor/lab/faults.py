@@ -49,7 +49,7 @@ def bandwidth(scene: Scene, rng: random.Random) -> Scene:
 
 def preemption(scene: Scene, rng: random.Random) -> Scene:
     """A pool that takes short prompts in, and has no room for their long outputs."""
-    blocks = rng.randint(44, 60)
+    blocks = rng.randint(40, 50)
     scene = scene.set(pool_blocks=blocks)
     clients = max(scene.group.clients, 6)
     scene = scene.ask(clients=clients, prefix=32, tail=(16, 32), outputs=(200, 280), pause_s=(0, 0))
