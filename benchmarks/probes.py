@@ -16,8 +16,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -151,21 +151,45 @@ def inside(rounds: int, folder: str) -> list[dict[str, Any]]:
     return found
 
 
-def streams(rounds: int) -> list[Pair]:
-    """Return (probe, iperf3) rates of one stream to the peer, in bytes/s."""
-    server = subprocess.Popen([*NICE, "iperf3", "-s", "-B", "127.0.0.1"], stdout=subprocess.DEVNULL)
+@contextmanager
+def peers() -> Iterator[int]:
+    """Start iperf3's server and the probe's peer on the first processor, ourselves on the last; return our port."""
+    first, last = processors()[0], processors()[-1]
+    pinned = [*NICE, "taskset", "-c", str(first)]
+    code = "from kvdoctor.probes import network; network.serve_once()"
+    theirs = subprocess.Popen([*pinned, "iperf3", "-s", "-B", "127.0.0.1"], stdout=subprocess.DEVNULL)
+    ours = subprocess.Popen(
+        [*pinned, sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {last})
     try:
-        time.sleep(1.0)
-        pairs = []
-        for _ in range(rounds):
-            done = json.loads(output(["iperf3", "-c", "127.0.0.1", "-t", "2", "-O", "1", "-l", "1M", "-J"]))
-            rows = probe("network", messages=[MIB], streams=2, seconds=1.0, others=False)
-            ours = repeats(rows, "transfer", direction="to peer", streams=1)
-            pairs.append((ours, [done["end"]["sum_received"]["bits_per_second"] / 8]))
-        return pairs
+        assert ours.stdout is not None
+        yield int(ours.stdout.readline())
     finally:
-        server.terminate()
-        server.wait()
+        os.sched_setaffinity(0, before)
+        for process in (theirs, ours):
+            process.terminate()
+            process.wait()
+
+
+def streams(rounds: int) -> list[Pair]:
+    """Return (probe, iperf3) rates of one stream of 1 MiB messages to the peer, in bytes/s.
+
+    Each end keeps a processor of its own: where the scheduler puts both on one, the rate halves, whoever's it is.
+    They take turns in going first.
+    """
+    argv = ["iperf3", "-c", "127.0.0.1", "-t", "2", "-O", "1", "-l", "1M", "-J"]
+    pairs: list[Pair] = []
+    for number in range(rounds):
+        with peers() as port:
+            theirs = json.loads(output(argv)) if number % 2 else {}
+            options: dict[str, Any] = {"host": "127.0.0.1", "port": port, "messages": [MIB], "streams": 1}
+            rows = probe("network", **options, seconds=1.0, others=False)
+            theirs = theirs or json.loads(output(argv))
+        ours = repeats(rows, "transfer", direction="to peer", streams=1)
+        pairs.append((ours, [theirs["end"]["sum_received"]["bits_per_second"] / 8]))
+    return pairs
 
 
 PARTS: dict[str, Callable[[int, str], list[dict[str, Any]]]] = {

@@ -118,6 +118,23 @@ def test_a_server_without_a_file_for_one_more_connection_goes_on():
     assert not failures
 
 
+@pytest.mark.parametrize(
+    "do", [lambda line: stream.receive(line, 0.0), lambda line: stream.send_for(line, KIB, 9.0)]
+)
+def test_a_peer_that_falls_silent_is_given_up_after_the_limit(monkeypatch, do):
+    monkeypatch.setattr(stream, "WAIT_S", 1.0)
+    here, there = socket.socketpair()
+    with here, there:
+        here.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, KIB)
+        line = stream.Line.__new__(stream.Line)
+        line.socket = here
+        begin = time.monotonic()
+        with pytest.raises(TimeoutError, match="silent for 1 s"):
+            do(line)
+        assert 0.9 < time.monotonic() - begin < 5.0
+        assert here.gettimeout() is None
+
+
 def test_a_port_that_is_taken_is_a_clear_line(peer):
     with pytest.raises(KvdoctorError, match=f"127.0.0.1:{peer} cannot be had: Address already in use"):
         listen(Place(port=peer))
