@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 
 MASK = "***"
+API_KEY = "KVDOCTOR_API_KEY"
+"""Environment variable for a key that should not stand on a command line."""
 
 _ESCAPE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor movements
@@ -25,6 +28,11 @@ _BEARER = re.compile(r"(?P<kind>\b(?:bearer|basic)\s+)[\w.~+/=-]{8,}", re.IGNORE
 _JSON = re.compile(rf'(?P<key>"{_PLAIN}{_WORD}{_PLAIN}"\s*:\s*)"(?:[^"\\]|\\.)*"', re.IGNORECASE)
 # `--max-num-batched-tokens 8192` and `--token-x auto` carry no secret: a short number or a plain word
 _HARMLESS = re.compile(r"^(?:\d{1,9}(?:\.\d+)?[kmKM]?|true|false|none|auto)$", re.IGNORECASE)
+
+
+def key_of(given: str | None = None) -> str | None:
+    """Return the key that was given, else the environment's; None without either."""
+    return given or os.environ.get(API_KEY)
 
 
 def clean(text: str) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from kvdoctor.secrets import clean, mask_argv, mask_url
+from kvdoctor import secrets
+from kvdoctor.secrets import API_KEY, clean, key_of, mask_argv, mask_url
 
 
 @pytest.mark.parametrize(
@@ -52,3 +55,16 @@ def test_no_control_character_survives(text: str, cleaned: str) -> None:
 
 def test_credentials_behind_a_scheme_of_any_length_are_masked() -> None:
     assert "word" not in mask_url("a" * 500 + "://user:word@host/")
+
+
+def test_a_key_that_is_given_goes_before_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(API_KEY, raising=False)
+    assert key_of() is None
+    monkeypatch.setenv(API_KEY, "sk-env")
+    assert (key_of(), key_of("sk-given")) == ("sk-env", "sk-given")
+
+
+def test_the_name_of_the_keys_variable_stands_in_one_place() -> None:
+    package = Path(secrets.__file__).parent
+    stating = [file.name for file in package.rglob("*.py") if f'= "{API_KEY}"' in file.read_text("utf-8")]
+    assert stating == ["secrets.py"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from kvdoctor.quantity import Quantity
     from kvdoctor.recording import Recording
 
-API_KEY = "KVDOCTOR_API_KEY"
 Server = Annotated[str | None, typer.Option(metavar="URL", help="a server that speaks Prometheus' API")]
 Since = Annotated[str, typer.Option(help="how far back: 15m, 1h, 2d")]
 Match = Annotated[
@@ -79,13 +77,14 @@ def read_server(url: str, since: str, match: Sequence[str], api_key: str | None)
     """Read the vocabulary's names from a server. The token goes to this URL and to no other."""
     from kvdoctor.engines import ENGINES, LAYERS
     from kvdoctor.readers.prometheus_api import read_api, seconds_of
+    from kvdoctor.secrets import key_of
 
     engines: tuple[Engine, ...] = (*ENGINES, *LAYERS)
     wanted = {name for engine in engines for quantity in engine.signals for name in _names(engine, quantity)}
     plain = {
         name for engine in engines for q in engine.signals if q.name in MEANS for name in _names(engine, q)
     }
-    token = api_key or os.environ.get(API_KEY)
+    token = key_of(api_key)
     return read_api(url, since=seconds_of(since), matches=match, wanted=wanted, unbucketed=plain, token=token)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,14 +13,13 @@ from kvdoctor.commands.output import print_note
 from kvdoctor.errors import KvdoctorError
 from kvdoctor.model import Gap
 from kvdoctor.recording import Recording, Source
+from kvdoctor.secrets import key_of
 from kvdoctor.store import Writer, create_in_state
 
 if TYPE_CHECKING:
     from kvdoctor.record import Place
     from kvdoctor.target.family import Family
 
-API_KEY = "KVDOCTOR_API_KEY"
-"""Environment variable for a key that should not stand on a command line."""
 HEADER_SECONDS = 1.9
 """Age of the recording at which the header is shown: two intervals of a second, and under three seconds."""
 
@@ -98,7 +96,7 @@ def record_live(
     """
     from kvdoctor.record import record
 
-    key = (api_key or os.environ.get(API_KEY)) if given else None
+    key = key_of(api_key) if given else None
     places, settled = _places(urls, key, family)
     writer, gaps = _writer(save, must_save)
     progress = Progress(seconds)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kvdoctor import metrics as m
 from kvdoctor.commands.probe_counted import mean_of
+from kvdoctor.secrets import key_of
 from kvdoctor.units import count, counted, duration
 
-API_KEY = "KVDOCTOR_API_KEY"
 LEAST = 1.0
 """Tokens that a mean request must have computed: below that nothing was prefilled."""
 
@@ -42,7 +41,7 @@ def measured(
     """Return the prefill of the miss among the results, else of the engine at a metrics page; None without either."""
     found = of_request(results)
     if found is None and url is not None:
-        found = of_engine(url, os.environ.get(API_KEY) if is_given else None)
+        found = of_engine(url, key_of() if is_given else None)
     return found
 
 

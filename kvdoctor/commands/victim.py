@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 
 from kvdoctor.commands.output import print_note
 from kvdoctor.commands.victim_place import Victim
-from kvdoctor.secrets import mask_url
+from kvdoctor.secrets import key_of, mask_url
 from kvdoctor.units import duration
 
 WORSE = 1.5
@@ -26,7 +25,6 @@ LEAST_GAPS = 20
 """Output gaps without which their mean says nothing: seconds are added up until there are so many."""
 SILENT = 2
 """Periods in a row without an answer after which the service is taken to suffer."""
-API_KEY = "KVDOCTOR_API_KEY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ def watch(victim: Victim | None) -> Iterator[Watcher | None]:
             print_note("the service has no metrics page that may be read, so its latency is not watched")
         yield None
         return
-    address, key = victim.address, os.environ.get(API_KEY) if victim.is_given else None
+    address, key = victim.address, key_of() if victim.is_given else None
     watcher = Watcher(lambda: look(address, key))
     print_note(f"{mask_url(address)}: {watcher.says}")
     thread = threading.Thread(target=watcher.run, daemon=True)

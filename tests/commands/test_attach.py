@@ -19,6 +19,7 @@ from kvdoctor.commands import live
 from kvdoctor.commands.attach import attach, merged, record_process
 from kvdoctor.commands.judging import diagnose
 from kvdoctor.errors import KvdoctorError
+from kvdoctor.secrets import API_KEY
 from kvdoctor.target import look as looking
 from kvdoctor.target.gpu import Devices
 from kvdoctor.target.look import Look
@@ -125,7 +126,7 @@ def test_a_key_of_the_environment_goes_only_to_urls_that_were_given(
 ) -> None:
     server(fake)
     seen, keys = look(fake), []
-    monkeypatch.setenv(live.API_KEY, "sk-env")
+    monkeypatch.setenv(API_KEY, "sk-env")
     monkeypatch.setattr(looking, "look", lambda: seen)
 
     class Stop(Exception):
