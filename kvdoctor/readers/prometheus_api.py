@@ -15,6 +15,7 @@ from kvdoctor.errors import KvdoctorError, Unavailable
 from kvdoctor.frames import VERSION
 from kvdoctor.model import Cost, Gap
 from kvdoctor.readers.replicas import Replicas
+from kvdoctor.readers.selector import matchers
 from kvdoctor.recording import Recording
 from kvdoctor.secrets import clean, mask_url
 from kvdoctor.wire import Wire
@@ -27,6 +28,8 @@ MAX_SAMPLES = 20_000_000
 PLAIN_TOGETHER = 8
 """Names without buckets that are asked for in one query; a histogram's buckets are asked for alone."""
 MAX_WARNINGS = 5
+ANY = '__name__=~".+"'
+"""Every name."""
 _SINCE = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)?\Z")
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0, None: 1.0}
 _STATUS = {
@@ -45,14 +48,6 @@ def seconds_of(since: str) -> float:
     if not 0 < value < 1e8:
         raise KvdoctorError(f"--since {clean(since)[:40]} is no stretch of time", "give it as 15m, 1h or 2d")
     return value
-
-
-def selector(match: str) -> str:
-    """Return what stands between the braces of a selector: `{job="vllm"}` and `job="vllm"` alike."""
-    inner = match.strip().removeprefix("{").removesuffix("}").strip().strip(",")
-    if not inner or any(c in inner for c in "\n\r{}"):
-        raise KvdoctorError(f"--match {clean(match)[:80]} selects nothing", "give it as 'namespace=\"prod\"'")
-    return inner
 
 
 class Api:
@@ -176,7 +171,9 @@ def read_api(
     end = time.time() if now is None else now
     with Api(url, token=token) as api:
         known = set(wanted)
-        inner = [selector(match) for match in matches] or ['__name__=~".+"']
+        asked = [",".join(matchers(match)) for match in matches]
+        # A server refuses to list names by matchers that an absent label fulfils as well: pod!="a".
+        inner = [f"{ANY},{match}" for match in asked] or [ANY]
         needless = {f"{name}_bucket" for name in unbucketed}
         names = [n for n in api.names(inner, end - since, end) if _stem(n, known) and n not in needless]
         if not names:
@@ -186,7 +183,7 @@ def read_api(
             )
         replicas = Replicas()
         for group in _groups(names):
-            for match in [selector(m) for m in matches] or [""]:
+            for match in asked or [""]:
                 _collect(api, group, match, since, end, replicas)
                 if replicas.samples > MAX_SAMPLES:
                     gap = Gap(

@@ -25,7 +25,7 @@ from kvdoctor.diagnose import diagnose
 from kvdoctor.errors import KvdoctorError
 from kvdoctor.fleet import fleet
 from kvdoctor.readers.pages import pages_of
-from kvdoctor.readers.prometheus_api import read_api, seconds_of, selector
+from kvdoctor.readers.prometheus_api import read_api, seconds_of
 from kvdoctor.readers.replicas import Replicas
 
 LOGS = Path(__file__).parents[1] / "fixtures" / "logs"
@@ -227,6 +227,16 @@ def test_only_names_of_the_vocabulary_are_asked_for():
     assert queries == ['{__name__=~"vllm:num_requests_running",namespace="prod"}[60s]']
 
 
+def test_every_matcher_is_asked_for_beside_a_name_whatever_its_value_holds():
+    told = [series(RUNNING, "a", (1, 1))]
+    with api(told) as (server, url):
+        read_api(url, since=60, wanted=WANTED, matches=['{pod=~"a{2}"}', 'pod!="b"'], now=60)
+    listed = next(asked["match[]"] for path, asked, _ in server.asked if path.endswith("/values"))
+    assert listed == ['{__name__=~".+",pod=~"a{2}"}', '{__name__=~".+",pod!="b"}']
+    queries = [asked["query"][0] for path, asked, _ in server.asked if path.endswith("/query")]
+    assert [query.partition(",")[2] for query in queries] == ['pod=~"a{2}"}[60s]', 'pod!="b"}[60s]']
+
+
 def test_what_a_server_warns_of_is_a_gap_once():
     told = [series(RUNNING, "a", (1, 1), (16, 1)), series(TOKENS, "a", (1, 1), (16, 2))]
     with api(told, warnings=["partial response: store \x1b[31mis down", 7]) as (_, url):
@@ -289,12 +299,6 @@ def test_a_stretch_of_time_is_read(since, seconds):
 def test_what_is_no_stretch_of_time_is_refused(since):
     with pytest.raises(KvdoctorError):
         seconds_of(since)
-
-
-def test_a_selector_is_taken_with_and_without_braces():
-    assert selector('{job="vllm"}') == selector(' job="vllm" ') == 'job="vllm"'
-    with pytest.raises(KvdoctorError):
-        selector("{}")
 
 
 @settings(max_examples=200, deadline=None)
