@@ -23,5 +23,9 @@ class Unavailable(Exception):
         self.cure = cure
 
 
+class Absent(Unavailable):
+    """There is nothing of the kind here, such as a card or torch: nothing was refused."""
+
+
 class Refused(Unavailable):
     """A source that answered, and whose answer says that asking again would change nothing."""
