@@ -71,10 +71,11 @@ def _fail(error: KvdoctorError) -> None:
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process; a reader that has gone (`| head`) is no error of ours, a full disk is."""
+    """End the process; a reader that has gone (`| head`) is no error of ours; a full disk, or no stream at all, is."""
     reason = streams.failure()
     if reason:
-        sys.stderr.write(f"kvdoctor: standard output could not be written: {reason}\n  try: make room\n")
+        hint = "> FILE, or >/dev/null" if reason == streams.CLOSED else "make room"
+        sys.stderr.write(f"kvdoctor: standard output could not be written: {reason}\n  try: {hint}\n")
     sys.exit(FAILED if reason else code)
 
 

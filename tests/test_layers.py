@@ -108,7 +108,7 @@ MAY_IMPORT: dict[str, str] = {
 # The command line knows everybody.
 COMMAND_LINE = {
     "commands": "",
-    "roofline.__main__": "commands",
+    "roofline.__main__": "cli",
     "__main__": "cli",
     "roofline.command": "commands",
     "cli": "commands roofline.command",
@@ -131,7 +131,7 @@ MAY_USE: dict[str, tuple[str, bool]] = {
     "matplotlib": ("render", INSIDE),
     "jinja2": ("render", INSIDE),
     "rich": ("commands render", ANYWHERE),
-    "typer": ("cli commands roofline.command roofline.__main__", ANYWHERE),
+    "typer": ("cli commands roofline.command", ANYWHERE),
 }
 
 

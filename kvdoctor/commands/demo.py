@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kvdoctor.commands.judging import Html, Json
+from kvdoctor.commands.judging import Html, Json, Seconds
 
 if TYPE_CHECKING:
     from kvdoctor.commands.output import Output
@@ -26,20 +26,20 @@ OBJECTIVES = "ttft=500ms,itl=30ms"
 _ALL_FAILED = 1
 
 
+Fault = Annotated[str, typer.Option(help="which fault, or two with a comma; --fault list names them")]
+Seed = Annotated[int | None, typer.Option(help="draws the fault's magnitude; printed with the truth")]
+Keep = Annotated[str | None, typer.Option(metavar="FILE", help="keep the recording")]
+All = Annotated[bool, typer.Option("--all", help="every fault in turn, and a table of the answers")]
+
+
 def demo(
-    fault: Annotated[
-        str, typer.Option(help="which fault, or two with a comma; --fault list names them")
-    ] = DEFAULT,
-    seconds: Annotated[float, typer.Option(help="how long to watch")] = 20.0,
-    seed: Annotated[
-        int | None, typer.Option(help="draws the fault's magnitude; printed with the truth")
-    ] = None,
+    fault: Fault = DEFAULT,
+    seconds: Seconds = 20.0,
+    seed: Seed = None,
     html: Html = None,
     json: Json = None,
-    save: Annotated[str | None, typer.Option(metavar="FILE", help="keep the recording")] = None,
-    all: Annotated[
-        bool, typer.Option("--all", help="every fault in turn, and a table of the answers")
-    ] = False,
+    save: Keep = None,
+    all: All = False,
 ) -> None:
     """Start a real engine with one known fault, diagnose it like any stranger's, and tell the truth.
 
@@ -115,24 +115,18 @@ def _diagnosed(live: Live, scene: Scene, seconds: float, save: str | None) -> Di
 
 
 def _show(diagnosis: Diagnosis, contract: dict[str, Any], told: dict[str, Any], output: Output) -> None:
-    """The diagnosis, then the truth."""
-    from dataclasses import replace
-
-    from kvdoctor.commands import destination
+    """The diagnosis, then the truth; a report that cannot be written keeps neither back."""
+    from kvdoctor.commands.destination import STDOUT
     from kvdoctor.commands.output import show
     from kvdoctor.lab import truth
 
-    if output.json is not None:
-        text = jsonlib.dumps(contract | {"truth": told}, indent=2, ensure_ascii=False) + "\n"
-        if output.json == destination.STDOUT:
-            sys.stdout.write(text)
-        else:
-            destination.write(text, output.json)
-    if output.json != destination.STDOUT or output.html:
-        show(diagnosis, replace(output, json=None))
-    if output.json != destination.STDOUT:
-        sys.stdout.write("\n" + "\n".join(truth.lines(told, contract)) + "\n")
-    sys.stdout.flush()
+    text = jsonlib.dumps(contract | {"truth": told}, indent=2, ensure_ascii=False) + "\n"
+    try:
+        show(diagnosis, output, made={"json": text})
+    finally:
+        if STDOUT not in (output.json, output.html):
+            sys.stdout.write("\n" + "\n".join(truth.lines(told, contract)) + "\n")
+            sys.stdout.flush()
 
 
 @contextmanager

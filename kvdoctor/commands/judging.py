@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
 from kvdoctor.errors import KvdoctorError
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from kvdoctor.commands.output import Output
     from kvdoctor.model import Diagnosis
     from kvdoctor.recording import Recording
+
+Noun = TypeVar("Noun", bound="DataclassInstance")
 
 Gpu = Annotated[str | None, typer.Option(help="card, for its bandwidth: H100, A100-80GB, L4, ...")]
 Bandwidth = Annotated[
@@ -116,17 +122,23 @@ def diagnose(
     kvdoctor diagnose vllm.log vllm.log.1.gz
     kvdoctor diagnose --prometheus http://prometheus:9090 --since 1h
     """
+    _diagnose(dict(locals()))
+
+
+def _diagnose(given: Mapping[str, Any]) -> NoReturn:
+    """Read or watch what the command line names, and answer."""
     from kvdoctor.commands.facts import Told, facts
     from kvdoctor.commands.origin import Origin, recording_of
     from kvdoctor.commands.output import Output
 
-    output = Output(html, json, markdown, fail_on)
-    output.check(save=save)
-    told = facts(Told(gpu, bandwidth, model, tp, link, slow, slo))
-    origin = Origin(
-        files or (), prometheus, since, match or (), url or (), pid, seconds, interval, probe, api_key, save
-    )
-    _answer(recording_of(origin, told), output)
+    output = _own(Output, given)
+    output.check(save=given["save"])
+    _answer(recording_of(_own(Origin, given), facts(_own(Told, given))), output)
+
+
+def _own(noun: type[Noun], given: Mapping[str, Any]) -> Noun:
+    """Make a noun of those options that are its own, by name."""
+    return noun(**{field.name: given[field.name] for field in fields(noun)})
 
 
 def report(

@@ -14,20 +14,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What was asked to be read; without files and without a server, a live engine."""
+    """What was asked to be read, as the options are called; without files and without a server, a live engine."""
 
-    files: Sequence[str]
+    files: Sequence[str] | None
     prometheus: str | None
     since: str
-    match: Sequence[str]
-    urls: Sequence[str]
+    match: Sequence[str] | None
+    url: Sequence[str] | None
     pid: int | None
     seconds: float
-    interval_s: float
+    interval: float
     probe: bool
     """Whether to measure the ceilings first."""
     api_key: str | None
     save: str | None
+
+    @property
+    def urls(self) -> Sequence[str]:
+        """Return every URL that is named."""
+        return self.url or ()
 
 
 def recording_of(origin: Origin, told: dict[str, str]) -> Recording:
@@ -64,7 +69,7 @@ def _ask(origin: Origin, server: str, told: dict[str, str]) -> Recording:
     from kvdoctor.commands.fleet import read_server
     from kvdoctor.store import save as save_recording
 
-    recording = read_server(server, origin.since, origin.match, origin.api_key)
+    recording = read_server(server, origin.since, origin.match or (), origin.api_key)
     recording.facts.update(told)
     if origin.save is not None:
         save_recording(recording, origin.save)
@@ -74,7 +79,7 @@ def _ask(origin: Origin, server: str, told: dict[str, str]) -> Recording:
 def _watch(origin: Origin, told: dict[str, str]) -> Recording:
     from kvdoctor.commands.length import check_length
 
-    check_length(origin.seconds, origin.interval_s)
+    check_length(origin.seconds, origin.interval)
     if origin.probe:
         from kvdoctor.commands.allowed import probe_first
 
@@ -85,7 +90,7 @@ def _watch(origin: Origin, told: dict[str, str]) -> Recording:
         return record_live(
             origin.urls,
             seconds=origin.seconds,
-            interval_s=origin.interval_s,
+            interval_s=origin.interval,
             facts=told,
             save=origin.save,
             api_key=origin.api_key,
@@ -96,7 +101,7 @@ def _watch(origin: Origin, told: dict[str, str]) -> Recording:
         origin.pid,
         origin.urls,
         seconds=origin.seconds,
-        interval_s=origin.interval_s,
+        interval_s=origin.interval,
         told=told,
         save=origin.save,
         api_key=origin.api_key,

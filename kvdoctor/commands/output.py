@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kvdoctor.commands import destination
@@ -61,14 +62,14 @@ def print_note(text: str) -> None:
     sys.stderr.flush()
 
 
-def show(diagnosis: Diagnosis, output: Output) -> int:
+def show(diagnosis: Diagnosis, output: Output, *, made: Mapping[str, str] | None = None) -> int:
     """Write every report asked for, the terminal's unless standard output is taken; return the exit code.
 
-    One that cannot be written does not keep the others back.
+    One that cannot be written does not keep the others back. `made` are texts of formats that are there already.
     """
     failures = []
     for name, where in sorted(output.files, key=lambda file: file[1] == STDOUT):
-        text = importlib.import_module(RENDERERS[name]).render(diagnosis)
+        text = (made or {}).get(name) or importlib.import_module(RENDERERS[name]).render(diagnosis)
         if where == STDOUT:
             sys.stdout.write(text)
             continue

@@ -14,19 +14,26 @@ if TYPE_CHECKING:
 
 NARROWEST, USUAL = 20, 80
 """Columns: what is narrower is no terminal (COLUMNS=0 is found in containers), and what is taken instead."""
+CLOSED = "it is closed"
 
 
 class Stream(io.FileIO):
-    """A stream that never breaks a report off: what can no longer be written is dropped, and why is kept."""
+    """A stream that never breaks a report off: what can no longer be written is dropped, and why is kept.
 
-    def __init__(self, descriptor: int) -> None:
+    One that was `closed` when the program began, as `>&-` does, takes nothing at all.
+    """
+
+    def __init__(self, descriptor: int, *, closed: bool = False) -> None:
         super().__init__(descriptor, "w", closefd=False)
+        self._closed = closed
         self.gone = False
         """True when the reader has left, as `head` does."""
         self.failure = ""
 
     def write(self, data: ReadableBuffer, /) -> int:
         """Write what can be written at once; say that all was written where nothing ever will be."""
+        if self._closed:
+            self.failure = CLOSED
         try:
             while not (self.gone or self.failure):
                 written: int | None = super().write(data)
@@ -45,26 +52,35 @@ def guard() -> None:
 
     A closed one would otherwise lend its number to the next file that is opened: a recording.
     """
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)
+    closed = [number for number in range(3) if not _is_open(number)]
+    for _ in closed:
+        os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: each of those in turn
     if sys.stdin is None:
         sys.stdin = open(0, closefd=False)  # noqa: SIM115
     if sys.stdout is sys.__stdout__:
-        sys.stdout = _guarded(sys.stdout, 1, "replace")
+        sys.stdout = _guarded(sys.stdout, 1, "replace", closed=1 in closed)
     if sys.stderr is sys.__stderr__:
-        sys.stderr = _guarded(sys.stderr, 2, "backslashreplace")
+        sys.stderr = _guarded(sys.stderr, 2, "backslashreplace", closed=2 in closed)
 
 
-def _guarded(old: object, number: int, errors: str) -> io.TextIOWrapper:
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+
+
+def _guarded(old: object, number: int, errors: str, *, closed: bool) -> io.TextIOWrapper:
     encoding = getattr(old, "encoding", None) or "utf-8"
     by_line = number == 2 or os.isatty(number)
     if isinstance(old, io.TextIOWrapper):
         old.flush()
     return io.TextIOWrapper(
-        io.BufferedWriter(Stream(number)), encoding=encoding, errors=errors, line_buffering=by_line
+        io.BufferedWriter(Stream(number, closed=closed)),
+        encoding=encoding,
+        errors=errors,
+        line_buffering=by_line,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -127,9 +127,12 @@ def roofline(
     html: Html = None,
 ) -> None:
     """What a model reads in a step, what that caps, what fits, and what each change would buy."""
-    options = dict(locals())
-    for name in ("example", "json", "html"):
-        options.pop(name)
+    _answer(dict(locals()))
+
+
+def _answer(options: dict[str, Any]) -> None:
+    """Answer for the model that is named, or that a server runs; or show the example."""
+    model, (example, json, html) = options["model"], [options.pop(n) for n in ("example", "json", "html")]
     if example:
         _example(json or html)
         return

@@ -11,10 +11,15 @@ import time
 from pathlib import Path
 
 import pytest
+from diagnosis_capacity import CAPACITY
 
+from kvdoctor.commands.demo import _show
 from kvdoctor.commands.demo_all import run
+from kvdoctor.commands.output import Output
+from kvdoctor.errors import KvdoctorError
 from kvdoctor.lab import quota, stage
 from kvdoctor.lab.faults import NAMES
+from kvdoctor.render import json as as_json
 
 ROOT = Path(__file__).parents[2]
 DEMO = [sys.executable, "-m", "kvdoctor.cli", "demo"]
@@ -66,6 +71,40 @@ def test_a_recording_is_not_written_over_and_nothing_is_started_for_it(tmp_path)
     assert ran.returncode == 1
     assert ran.stderr.startswith(f"kvdoctor: {tmp_path}/old.kvrec exists already")
     assert (tmp_path / "old.kvrec").read_text() == "precious"
+
+
+TOLD = {
+    "faults": [{"name": "capacity", "what": "w", "primary": "capacity", "subclass": None, "named": True}],
+    "named": True,
+    "seed": 1,
+    "magnitudes": {},
+    "clients": {"ttft_seconds": None, "itl_seconds": None},
+}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
+@pytest.mark.parametrize("option", ["json", "html"])
+def test_a_report_that_cannot_be_written_keeps_neither_diagnosis_nor_truth_back(option, capsys):
+    contract = json.loads(as_json.render(CAPACITY))
+    with pytest.raises(KvdoctorError, match="/dev/full cannot be written"):
+        _show(CAPACITY, contract, TOLD, Output(**{option: "/dev/full"}))
+    said = capsys.readouterr().out
+    assert said.startswith("Bound by capacity")
+    assert "The truth" in said
+
+
+def test_json_on_standard_output_is_alone_there_beside_a_page_in_a_file(tmp_path, capsys):
+    contract = json.loads(as_json.render(CAPACITY))
+    _show(CAPACITY, contract, TOLD, Output(json="-", html=str(tmp_path / "r.html")))
+    assert json.loads(capsys.readouterr().out)["truth"] == TOLD
+    assert (tmp_path / "r.html").read_text().startswith("<!DOCTYPE html>")
+
+
+@installed
+def test_a_full_device_keeps_no_recording_and_nothing_is_started_for_it():
+    ran = demo("--save", "/dev/full")
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("kvdoctor: /dev/full exists already")
 
 
 @installed
