@@ -107,6 +107,7 @@ def _notes(main: Judged, others: list[Judged]) -> tuple[str, ...]:
         what = story.bound_name(finding.bound, finding.subclass) if finding else judged.judgement.state.value
         lines.append(f"{info.role or info.engine} at {info.url}: {what}")
     lines += filter(None, (overview.closed_loop(main.case), _routing(main, others)))
+    lines += filter(None, (overview.disputed_start(main.case),))
     lines += around.notes(main.case)
     lines += host_notes(main.case.host) if main.case.host else ()
     role = target_info(main.case).role

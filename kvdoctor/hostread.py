@@ -19,6 +19,8 @@ from kvdoctor.stackclass import Doing, classify
 KIND = "host"
 MIN_SECONDS = 2.0
 """A stretch of host readings shorter than this gives no rates."""
+LATEST = 1e11
+"""Unix seconds beyond any clock."""
 
 
 def families(recording: Recording) -> dict[int, list[Source]]:
@@ -78,8 +80,14 @@ def host_view(sources: Sequence[Source], start: float, end: float) -> HostView |
         retransmits=_retransmits(found),
         limit_hits=_rise(found, m.HOST_CGROUP_LIMIT_HITS),
         nodes=tuple(sorted({s.labels.get("node", "") for s in found.each(m.HOST_NODE)})),
+        started=_starts(about.get("started")),
         gaps=(*_gaps(found), *doubts(found)),
     )
+
+
+def _starts(told: object) -> tuple[float, ...]:
+    times = told if isinstance(told, list) else []
+    return tuple(float(t) for t in times if isinstance(t, int | float) and 0 < t < LATEST)
 
 
 def _about(source: Source) -> Mapping[str, object]:

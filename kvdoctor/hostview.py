@@ -145,6 +145,8 @@ class HostView:
     """Times in the window that a memory limit was reached."""
     nodes: tuple[str, ...] = ()
     """NUMA nodes that the family may run on."""
+    started: tuple[float, ...] = ()
+    """Unix seconds at which its processes started, the root first; empty where /proc did not tell."""
     gaps: tuple[Gap, ...] = ()
 
     @property

@@ -13,6 +13,7 @@ from kvdoctor.histogram import Histogram, interpolated
 from kvdoctor.model import Gap
 from kvdoctor.quantity import Quantity
 from kvdoctor.service import Chart, Headline, Quantile, RooflinePoint, Sums
+from kvdoctor.units import duration
 
 Points = list[tuple[float, float]]
 """(seconds since the recording began, value) of each."""
@@ -62,14 +63,52 @@ def _rate(value: float | None, seconds: float | None) -> float | None:
     return value / seconds if value is not None and seconds and seconds > 0 else None
 
 
+CLOCKS = 60.0
+"""Seconds by which two accounts of one start may differ: the page's rests on a clock that may have been set since."""
+
+
 def uptime(case: Case) -> float | None:
-    """Seconds since the process behind the endpoint started; None when it does not say, or says nonsense."""
-    start = case.timeline.gauge(m.PROCESS_START)
-    source = case.timeline.source
-    if start is None or not source.wall or not source.at:
+    """Seconds since the process behind the endpoint started, by /proc where its pid is known, else by its page.
+
+    None when neither says, or what is said is nonsense.
+    """
+    now, start = _now(case), _started(case)
+    return now - start if now is not None and start is not None and start < now else None
+
+
+def disputed_start(case: Case) -> str | None:
+    """Say so when the page tells another start than /proc does."""
+    now, told, taken = _now(case), _told_start(case), _started(case)
+    if case.host is None or not case.host.started or now is None or told is None or taken is None:
         return None
-    age = source.wall + source.at[case.timeline.last] - start.last
-    return age if age > 0 else None
+    if abs(taken - told) <= CLOCKS:
+        return None
+    said = f"{duration(now - told)} ago" if told < now else "at a time that is yet to come"
+    return f"The metrics page says that its process started {said}; /proc says {duration(now - taken)}, which counts."
+
+
+def _now(case: Case) -> float | None:
+    """Unix seconds of the window's last reading."""
+    source = case.timeline.source
+    return source.wall + source.at[case.timeline.last] if source.wall and source.at else None
+
+
+def _told_start(case: Case) -> float | None:
+    gauge = case.timeline.gauge(m.PROCESS_START)
+    return gauge.last if gauge is not None else None
+
+
+def _started(case: Case) -> float | None:
+    """Unix seconds of the start: of the process of ours that the page may mean, else of the family's root.
+
+    A process that has started since the family was looked at is not in the list: there the page is all there is.
+    """
+    told, now = _told_start(case), _now(case)
+    known = case.host.started if case.host is not None else ()
+    if not known or now is None or (told is not None and case.timeline.source.wall < told <= now):
+        return told
+    meant = [start for start in known if told is not None and abs(start - told) <= CLOCKS]
+    return meant[0] if meant else known[0]
 
 
 def header(case: Case) -> tuple[Headline, ...]:
@@ -164,10 +203,9 @@ def sums(case: Case) -> Sums:
 def roofline_point(case: Case) -> RooflinePoint | None:
     """Return where the steady step stands under the ceiling; None where shape or ceiling is unknown."""
     step, reads, ceiling = steady_step(case), read_range(case), case.machine.bandwidth
-    batch, context = case.traffic.decode_batch, case.traffic.context
+    batch, context = case.batch, case.traffic.context
     if not step or reads is None or ceiling is None or batch is None or context is None:
         return None
-    batch = max(1.0, batch / len(case.timeline.ranks))
     floor = case.machine.step_seconds(batch, context) or 0.0
     low, high = (reads[0] + reads[2]) / step, (reads[1] + reads[3]) / step
     return RooflinePoint(ceiling, case.machine.bandwidth_basis, low, high, step, floor, batch, context)

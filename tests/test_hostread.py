@@ -42,6 +42,22 @@ def test_a_thread_is_seen_in_cpus_and_in_waits(tmp_path):
     assert (view.root, view.engine, view.roles) == (PID, "vllm", ((PID, "engine_core"),))
 
 
+@pytest.mark.parametrize(
+    ("told", "started"),
+    [
+        ([1.5e9, 1.6e9], (1.5e9, 1.6e9)),
+        (None, ()),
+        ("soon", ()),
+        ([None, "x", -1, 0, 10**400, float("nan"), float("inf"), 1.5e9], (1.5e9,)),
+    ],
+)
+def test_the_starts_of_its_processes_are_those_that_a_clock_can_show(tmp_path, told, started):
+    about = {"family": json.dumps({"root": PID, "engine": "vllm", "url": None, "started": told})}
+    view = host_view([source(pages(tmp_path), texts=about)], 0.0, 10.0)
+    assert view is not None
+    assert view.started == started
+
+
 def test_only_the_window_counts(tmp_path):
     early, late = pages(tmp_path, run=0.0), pages(tmp_path, run=1.0)
     view = host_view([source(early[:6] + late[:6], texts=ABOUT)], 6.0, 11.0)

@@ -18,7 +18,7 @@ PACKAGE = ROOT / "kvdoctor"
 # Vocabulary and nouns. `errors` and the version in `kvdoctor` itself are open to all.
 NOUNS = "metrics model quantity recording service units"
 # What was seen, as signals and sums: no opinion yet.
-SEEN = "course histogram hostview joined ledger machine queue_wait timeline traffic waiting"
+SEEN = "course histogram hostview joined ledger machine queue_wait steps timeline traffic waiting"
 
 MAY_IMPORT: dict[str, str] = {
     # vocabulary and nouns
@@ -78,6 +78,7 @@ MAY_IMPORT: dict[str, str] = {
     "timeline": "course engines histogram pick picked quantity recording",
     "traffic": "course histogram metrics pace quantity timeline",
     "queue_wait": "model traffic",
+    "steps": "traffic",
     "ranks": "case metrics model",
     "waiting": "metrics timeline traffic",
     "logview": "course logmetrics metrics model quantity recording timeline traffic waiting",
@@ -85,14 +86,14 @@ MAY_IMPORT: dict[str, str] = {
     "around": f"case engines ranks {SEEN} metrics model units",
     "case": f"{SEEN} metrics model quantity service",
     "causes": f"case {SEEN} logmetrics logview metrics model quantity service stackclass units",
-    "ledger": "histogram machine model queue_wait traffic units",
+    "ledger": "histogram machine model queue_wait steps traffic units",
     "halt": "metrics timeline",
     "health": "case histogram ledger metrics model units",
-    "judge": "case halt health metrics model",
+    "judge": "case halt health metrics model steps",
     "confidence": "around case halt judge ledger model queue_wait service units",
     "story": "case halt judge ledger model units",
     "logjudge": "causes judge logmetrics logview metrics model service story units",
-    "overview": "case causes histogram metrics model quantity service",
+    "overview": "case causes histogram metrics model quantity service units",
     "logdiagnose": "engines judge logjudge logmetrics logview metrics model overview quantity recording segment "
     "service timeline traffic",
     "unmetered": "case causes engines hostread judge machine model recording service timeline",

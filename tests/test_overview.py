@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -10,6 +11,7 @@ from modelconfigs import LLAMA_8B
 from spellings import old
 
 from kvdoctor import overview as o
+from kvdoctor.hostview import HostView
 from kvdoctor.machine import machine
 from kvdoctor.service import Quantile
 
@@ -56,6 +58,49 @@ def test_uptime_is_what_makes_sense_of_a_start_time(start, age):
     told = endpoint()
     told.columns = [c for c in told.columns if c.name != "process_start_time_seconds"]
     assert o.uptime(case_of(process(told, start))) == age
+
+
+HOUR = 3600.0
+
+
+def on_host(start: float, *began: float):
+    """A case whose page tells one start, and /proc those of the family, the root first."""
+    told = endpoint()
+    told.columns = [c for c in told.columns if c.name != "process_start_time_seconds"]
+    view = HostView(4242, "vllm", 30.0, (), started=began)
+    return dataclasses.replace(case_of(process(told, start)), host=view)
+
+
+@pytest.mark.parametrize(
+    ("start", "began", "age", "said"),
+    [
+        (WALL - HOUR, [WALL - HOUR + 2], HOUR + 28, None),
+        (WALL - HOUR, [WALL - 90 * HOUR, WALL - HOUR + 2], HOUR + 28, None),
+        (WALL - HOUR, [WALL - 2 * HOUR], 2 * HOUR + 30, "started 60.5 min ago; /proc says 2.01 h"),
+        (WALL - 3 * HOUR, [WALL - 2 * HOUR], 2 * HOUR + 30, "started 3.01 h ago; /proc says 2.01 h"),
+        (WALL - HOUR - o.CLOCKS, [WALL - HOUR], HOUR + 30, None),
+        (WALL - HOUR - o.CLOCKS - 1, [WALL - HOUR], HOUR + 30, "/proc says 60.5 min"),
+        (WALL + 900, [WALL - HOUR], HOUR + 30, "yet to come; /proc says 60.5 min"),
+        (math.nan, [WALL - HOUR], HOUR + 30, None),
+        (WALL + 10, [WALL - HOUR], 20.0, None),
+        (WALL - HOUR, [], HOUR + 30, None),
+    ],
+    ids=["the same", "a child's", "later", "earlier", "just within", "just without", "in the future", "never",
+         "since we looked", "no /proc"],
+)  # fmt: skip
+def test_proc_tells_the_start_and_a_page_that_says_something_else_is_a_note(start, began, age, said):
+    found = on_host(start, *began)
+    assert o.uptime(found) == age
+    note = o.disputed_start(found)
+    assert (note is None) == (said is None)
+    assert (said or "") in (note or "")
+
+
+def test_where_the_page_tells_no_start_proc_does():
+    told = endpoint()
+    told.columns = [c for c in told.columns if c.name != "process_start_time_seconds"]
+    found = dataclasses.replace(case_of(told), host=HostView(4242, "vllm", 30.0, (), started=(WALL - HOUR,)))
+    assert (o.uptime(found), o.disputed_start(found)) == (HOUR + 30, None)
 
 
 # -- stale gauges, closed loops ----------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from dataclasses import dataclass
 
 from kvdoctor.collectors import files
@@ -62,7 +63,10 @@ def host_places(
 
     Making them touches nothing but our own cgroup's limits. Each fails alone.
     """
-    about = {"family": json.dumps({"root": family.root, "engine": family.engine, "url": url})}
+    told: dict[str, object] = {"root": family.root, "engine": family.engine, "url": url}
+    if begun := started(family, proc=proc):
+        told["started"] = begun
+    about = {"family": json.dumps(told)}
     pids = [member.pid for member in family.members]
     places: list[Place] = [
         Processes(family.members, proc=proc, sys=sys, about=about),
@@ -76,6 +80,16 @@ def host_places(
         refusal = headroom(family, proc=proc)
         places.append(Withheld("stacks", refusal) if refusal else Stacks(family.members, about=about))
     return tuple(places)
+
+
+def started(family: Family, *, proc: str = "/proc") -> tuple[float, ...]:
+    """Return when each process of a family started, in unix seconds by our clock, the root first; empty if untold."""
+    words = (files.optional(f"{proc}/uptime") or "").split()
+    ticks = [member.start_ticks for member in family.members if member.start_ticks]
+    if not words or not family.members or not family.members[0].start_ticks:
+        return ()
+    boot, hertz = time.time() - float(words[0]), os.sysconf("SC_CLK_TCK")
+    return tuple(round(boot + each / hertz, 2) for each in ticks)
 
 
 def headroom(family: Family, *, proc: str = "/proc") -> Refused | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 from fakes import FakeClock
@@ -39,6 +40,19 @@ def test_every_source_says_whose_it_is(tmp_path):
     places = host_places(family(tmp_path), url="http://h:8000/metrics", stacks=False, proc=process(tmp_path))
     about = [json.loads(place.documents()["family"]) for place in places]
     assert about == [{"root": PID, "engine": "vllm", "url": "http://h:8000/metrics"}] * len(places)
+
+
+def test_when_its_processes_started_is_told_in_unix_seconds(tmp_path, monkeypatch):
+    hertz = os.sysconf("SC_CLK_TCK")
+    root, child = (
+        replace(ENGINE, start_ticks=40 * hertz),
+        replace(ENGINE, pid=PID + 1, start_ticks=90 * hertz),
+    )
+    proc = process(tmp_path)
+    write(tmp_path, {"proc/uptime": "100.00 50.00\n"})
+    monkeypatch.setattr(host.time, "time", lambda: 1_000_000.0)
+    places = host_places(Family("vllm", PID, (root, child)), stacks=False, proc=proc, sys=str(tmp_path))
+    assert json.loads(places[0].documents()["family"])["started"] == [999_940.0, 999_990.0]
 
 
 def shared(root, *, limit: str, used: int, cpu: str = "max 100000", inactive: int = 0):
