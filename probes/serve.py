@@ -6,14 +6,20 @@ import ipaddress
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 from kvdoctor.errors import KvdoctorError
 from kvdoctor.probes.stream import LARGEST, LONGEST_S, WAIT_S, Line, admit, receive, send_for, take
 
 MOST_STREAMS = 64
 POLL_S = 0.2
+TALK_S = 2 * WAIT_S
+"""Seconds in which a client has proved itself and said what it wants: two lines, each waited for so long."""
+WORK_S = LONGEST_S + WAIT_S
+"""Seconds that what it wants may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +97,11 @@ class _Crew:
         with self._lock:
             self.busy += 1
         try:
-            if admit(line, self._token):
-                self.served += 1
-                _obey(line)
+            with _limited(line.socket, TALK_S):
+                asked = self._asked(line)
+            if asked is not None:
+                with _limited(line.socket, WORK_S):
+                    _obey(line, asked)
         except (OSError, KvdoctorError, ValueError, TypeError, KeyError, OverflowError):
             pass  # a client that leaves or talks nonsense is no failure of the server
         finally:
@@ -101,10 +109,35 @@ class _Crew:
             with self._lock:
                 self.busy -= 1
 
+    def _asked(self, line: Line) -> dict[str, Any] | None:
+        """Return what a client wants once it is let in; None where it is not."""
+        if not admit(line, self._token):
+            return None
+        self.served += 1
+        return line.hear()
 
-def _obey(line: Line) -> None:
+
+@contextmanager
+def _limited(connection: socket.socket, seconds: float) -> Iterator[None]:
+    """End a connection after so long, however its client talks: one byte at a time would always come in time."""
+    timer = threading.Timer(seconds, _shut, (connection,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()  # never after the connection is closed: its number may be another's by then
+
+
+def _shut(connection: socket.socket) -> None:
+    """End both directions, which wakes whoever waits in them."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _obey(line: Line, asked: dict[str, Any]) -> None:
     """Do one thing: take bytes, give bytes, or answer messages."""
-    asked = line.hear()
     message = max(1, min(int(asked.get("message", 1)), LARGEST))
     if asked["do"] == "take":
         line.say(dict(receive(line, float(asked["warm"]))))
@@ -116,7 +149,7 @@ def _obey(line: Line) -> None:
 
 def _answer(line: Line, message: int) -> None:
     """Return one byte for each whole message, until the client leaves."""
-    buffer, stop = memoryview(bytearray(message)), time.monotonic() + LONGEST_S + WAIT_S
+    buffer, stop = memoryview(bytearray(message)), time.monotonic() + WORK_S
     while time.monotonic() < stop:
         take(line, message, buffer)
         line.socket.sendall(b"\x01")
