@@ -156,7 +156,7 @@ def peers() -> Iterator[int]:
     """Start iperf3's server and the probe's peer on the first processor, ourselves on the last; return our port."""
     first, last = processors()[0], processors()[-1]
     pinned = [*NICE, "taskset", "-c", str(first)]
-    code = "from kvdoctor.probes import network; network.serve_once()"
+    code = "from kvdoctor.probes import network_peer; network_peer.serve_once()"
     theirs = subprocess.Popen([*pinned, "iperf3", "-s", "-B", "127.0.0.1"], stdout=subprocess.DEVNULL)
     ours = subprocess.Popen(
         [*pinned, sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -2,7 +2,8 @@
 
 The child is started with `BOOT`, which makes the `kvdoctor` package importable for any Python without a temporary
 folder and without any other package of ours. Its lines are `{"doing": text, "share": 0..1}` for progress, and one of
-`{"result": {...}}`, `{"refused": [reason, cure]}` or `{"failed": [message, hint]}` at the end.
+`{"result": {...}}`, `{"refused": [reason, cure]}`, `{"absent": [reason, cure]}` or `{"failed": [message, hint]}` at
+the end.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from kvdoctor.errors import KvdoctorError, Unavailable
+from kvdoctor.errors import Absent, KvdoctorError, Unavailable
 
 Tell = Callable[[str, float], None]
 """Called by a probe with what it does now and the share that is done, 0..1."""
@@ -36,10 +37,15 @@ s.loader.exec_module(m)
 BOOT = BOOT_PACKAGE + "from kvdoctor.probes import inside\ninside.main()\n"
 GRACE_S = 2.0
 """Seconds between the polite and the final signal."""
+IDLE = "probe again when the service is idle"
 MAX_LINE = 64 * 2**20
 """Bytes of an answer; a result is a few kilobytes."""
 # Settings of a service that would otherwise be inherited by the child.
 CLEARED = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP")
+
+
+class Stopped(Unavailable):
+    """A probe that ran, and was ended for the service's sake."""
 
 
 def package_folder() -> str:
@@ -72,7 +78,8 @@ def run_child(
     """Run one probe in a child process and return its result.
 
     `stop` is asked about twice a second; a sentence it returns ends the probe. Raises Unavailable where the
-    probe was refused or stopped, KvdoctorError where it failed or ran out of time.
+    probe was refused, Absent where there is nothing to measure, Stopped where it was ended, KvdoctorError where it
+    failed or ran out of time.
     """
     with tempfile.TemporaryFile() as errors:
         process = _start(python, errors, environment(**(env or {})))
@@ -86,8 +93,9 @@ def run_child(
             _end(process)
         if answer is None:
             raise _died(probe, process.returncode, errors)
-    if "refused" in answer:
-        raise Unavailable(*answer["refused"])
+    for key, kind in (("absent", Absent), ("refused", Unavailable)):
+        if key in answer:
+            raise kind(*answer[key])
     if "failed" in answer:
         raise KvdoctorError(*answer["failed"])
     result: dict[str, Any] = answer["result"]
@@ -129,7 +137,7 @@ def _answer(
         while (left := deadline - time.monotonic()) > 0:
             reason = stop() if stop else ""
             if reason:
-                raise Unavailable(reason, "probe again when the service is idle")
+                raise Stopped(reason, IDLE)
             if not selector.select(min(left, 0.5)):
                 continue
             piece = os.read(process.stdout.fileno(), 2**16)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kvdoctor.errors import Unavailable
+from kvdoctor.errors import Absent, Unavailable
 from kvdoctor.probes.timing import Ceiling
 
 CONTEXT = 2**30
@@ -16,16 +16,16 @@ MARGIN = 512 * 2**20
 DRIVER_NODES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 
 
-def missing(nodes: tuple[str, ...] = DRIVER_NODES) -> Unavailable | None:
+def missing(nodes: tuple[str, ...] = DRIVER_NODES) -> Absent | None:
     """Say why there is no GPU to measure; None where there is one. Makes no CUDA context."""
     if not any(Path(node).exists() for node in nodes):
-        return Unavailable("there is no GPU on this machine", "run it on the GPU's host")
+        return Absent("there is no GPU on this machine", "run it on the GPU's host")
     if importlib.util.find_spec("torch") is None:
-        return Unavailable("this Python has no torch", "pip install 'kvdoctor[torch]', or --python PATH")
+        return Absent("this Python has no torch", "pip install 'kvdoctor[torch]', or --python PATH")
     import torch
 
     if not torch.cuda.is_available():
-        return Unavailable(
+        return Absent(
             f"torch {torch.__version__} cannot use a GPU here",
             "install a torch built for CUDA, or --python PATH of the service's own",
         )

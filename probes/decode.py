@@ -1,7 +1,8 @@
 """Decode as this machine can: a real paged engine on a model's shape, held against a plain read of the same memory.
 
 Footprint: the model's weights and KV, or a few layers of it where that is more than half of the free memory, than
-4 GiB of it (24 of a GPU), or than `--size`; up to about a minute of all processors, or of the GPU.
+4 GiB of it (24 of a GPU), or than `--size`; up to about a minute of all processors, or of the GPU. Beside a service no
+more than half a burst of 50 ms can read, and about a second of them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from kvdoctor.probes.child import Tell
 from kvdoctor.probes.decode_plan import Work, kv_layer_bytes, plan
 from kvdoctor.probes.decode_result import Asked, Times, result
 from kvdoctor.probes.footprint import Footprint
-from kvdoctor.probes.timing import settle
+from kvdoctor.probes.timing import ALONE, BURST_S, Pace, settle
 from kvdoctor.reference.config import ModelConfig, config_of
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 MOST_BYTES, MOST_DEVICE_BYTES = 4 * 2**30, 24 * 2**30
 """Taken at most of system memory, or of a GPU, unless --size says so: filling it with numbers takes time."""
+SHARED_BYTES = 2**30
+"""Likewise beside a service, host or GPU, before what a burst can read."""
 SECONDS = 90.0
 ROUNDS, LEAST_ROUNDS = 7, 3
 MEASURE_S = 20.0
@@ -60,6 +63,8 @@ class Options:
     size: int = 0
     """Most bytes to take; 0 for half of what is free, and 4 GiB of system memory or 24 of a GPU at most."""
     device: str = "auto"
+    shared: bool = False
+    """Somebody else uses this memory: short bursts with rests between them, and less of it."""
     native: bool = True
     """False keeps to torch on a CPU."""
 
@@ -68,7 +73,7 @@ def footprint(options: Options) -> Footprint:
     """Say what it takes at most."""
     config, kv_dtype = _shape(options)
     host = options.device == "cpu" or cuda.missing() is not None
-    room = min(manners.room(), options.size or MOST_BYTES) if host else options.size or MOST_DEVICE_BYTES
+    room = min(manners.room(), _most(options, is_host=True)) if host else _most(options, is_host=False)
     try:
         taken = _planned(options, config, kv_dtype, room, 0).bytes
     except Unavailable:
@@ -83,29 +88,47 @@ def run(options: Options, tell: Tell) -> dict[str, Any]:
 
     config, kv_dtype = _shape(options)
     device = device_of(options.device)
-    most = options.size or (MOST_BYTES if device.is_host else MOST_DEVICE_BYTES)
-    work = _planned(options, config, kv_dtype, min(device.room(), most), device.cache)
+    pace = Pace(options.shared, on_cpu=device.is_host, until=time.monotonic() + SECONDS)
+    room = min(device.room(), _most(options, is_host=device.is_host))
+    if pace.shared:
+        from kvdoctor.probes.decode_gentle import step_bytes
+
+        device.reserve(room)
+        room = min(room, step_bytes(device, pace))
+    work = _fitting(options, config, kv_dtype, room, device.cache)
     device.reserve(work.bytes)
     tell(f"building {work.counts[-1]} of {config.layers} layers, {work.bytes / 2**30:.1f} GiB", 0.05)
     wanted = (options.batch, options.context, kv_dtype)
     benches = bench_of(
-        config.with_layers(work.counts[-1]), wanted, work.counts, device, native=options.native
+        config.with_layers(work.counts[-1]), wanted, work.counts, device, native=options.native, pace=pace
     )
-    times, course = _timed(benches, device, tell)
+    times, course = _timed(benches, device, tell, pace)
     asked = Asked(options.model, options.batch, options.context, config, kv_dtype, options.native)
     return result(asked, work.counts, benches, times, course)
 
 
-def _timed(benches: list[Bench], device: Device, tell: Tell) -> tuple[Times, dict[str, Any]]:
+def _most(options: Options, *, is_host: bool) -> int:
+    """Bytes that may be taken at most, whatever is free."""
+    if options.size:
+        return options.size
+    if options.shared:
+        return SHARED_BYTES
+    return MOST_BYTES if is_host else MOST_DEVICE_BYTES
+
+
+def _timed(benches: list[Bench], device: Device, tell: Tell, pace: Pace) -> tuple[Times, dict[str, Any]]:
     """All rounds, and what may have disturbed them: on a GPU also the same step without its graph."""
-    begin, used = time.perf_counter(), time.process_time()
-    times, settled = _rounds(benches, tell)
+    before, used = pace.elapsed_s, time.process_time()
+    times, settled = _rounds(benches, tell, pace)
+    course: dict[str, Any] = {"settled": settled, **(pace.about() if pace.shared else {})}
     if device.is_host:
-        share = (time.process_time() - used) / (time.perf_counter() - begin) / (device.threads or 1)
-        return times, {"settled": settled, "on_processor": min(1.0, share)}
+        share = (time.process_time() - used) / (pace.elapsed_s - before) / (device.threads or 1)
+        return times, {**course, "on_processor": min(1.0, share)}
+    if pace.shared:
+        return times, course
     settle(benches[-1].launched)
     launched = [benches[-1].launched() for _ in range(LEAST_ROUNDS)]
-    return times, {"settled": settled, "seconds_without_graph": launched}
+    return times, {**course, "seconds_without_graph": launched}
 
 
 def _shape(options: Options) -> tuple[ModelConfig, str]:
@@ -120,17 +143,37 @@ def _planned(options: Options, config: ModelConfig, kv_dtype: str, room: int, ca
     return plan(config, kv_layer, room=room, cache=cache)
 
 
-def _rounds(benches: list[Bench], tell: Tell) -> tuple[Times, bool]:
+def _fitting(options: Options, config: ModelConfig, kv_dtype: str, room: int, cache: int) -> Work:
+    """The layers to build; beside a service the reason says what limits a step."""
+    try:
+        return _planned(options, config, kv_dtype, room, cache)
+    except Unavailable as small:
+        if not options.shared:
+            raise
+        reason = f"beside a service a step is to end within {1e3 * BURST_S:.0f} ms: {small.reason}"
+        raise Unavailable(
+            reason, f"--model of a smaller one, a lower --batch or --context, or {ALONE}"
+        ) from small
+
+
+def _rounds(benches: list[Bench], tell: Tell, pace: Pace) -> tuple[Times, bool]:
     """Seconds of each bench's steps and of the plain reads, in turn, so that a disturbance meets all alike."""
-    settled = all([settle(bench.step) for bench in benches])
-    settle(benches[-1].read)
+    works = [*(bench.step for bench in benches), benches[-1].read]
+    if pace.shared:
+        from kvdoctor.probes.decode_gentle import check_step
+
+        check_step(benches[-1].step, pace)
+    settled = all([settle(lambda work=work: pace.spend(work), most=pace.most) for work in works])  # type: ignore[misc]
     steps: list[list[float]] = [[] for _ in benches]
     reads: list[float] = []
     spent = 0.0
-    while len(reads) < ROUNDS and (len(reads) < LEAST_ROUNDS or spent < MEASURE_S):
-        tell(f"round {len(reads) + 1} of {ROUNDS}", 0.3 + 0.7 * len(reads) / ROUNDS)
+    rounds = pace.repeats(ROUNDS)
+    while len(reads) < rounds and (len(reads) < LEAST_ROUNDS or spent < MEASURE_S):
+        if reads and pace.used_up:
+            break
+        tell(f"round {len(reads) + 1} of {rounds}", 0.3 + 0.7 * len(reads) / rounds)
         for bench, taken in zip(benches, steps, strict=True):
-            taken.append(bench.step())
-        reads.append(benches[-1].read())
+            taken.append(pace.spend(bench.step))
+        reads.append(pace.spend(benches[-1].read))
         spent += reads[-1] + sum(taken[-1] for taken in steps)
     return Times(steps, reads), settled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from torch import Tensor
 from kvdoctor.errors import Unavailable
 from kvdoctor.probes import cuda, manners
 from kvdoctor.probes.decode_plan import PAGE
-from kvdoctor.probes.timing import timed
+from kvdoctor.probes.timing import BURST_S, Pace, timed
 from kvdoctor.reference.batch import Batch, decode_batch
 from kvdoctor.reference.cache import PagedCache
 from kvdoctor.reference.config import ModelConfig
@@ -163,17 +164,21 @@ def bench_of(
     device: Device,
     *,
     native: bool = True,
+    pace: Pace | None = None,
 ) -> list[Bench]:
     """A bench for each number of layers, the smaller ones made of the first layers of the largest.
 
-    `wanted` is the batch, the context and the KV dtype.
+    `wanted` is the batch, the context and the KV dtype; `pace` rests while they are built, beside a service.
     """
+    pace = pace or Pace()
     rows, context, kv_dtype = wanted
     torch.manual_seed(SEED)
     columns = -(-context // PAGE)
-    weights = random_weights(config, seed=SEED, device=device.place)
+    weights = _weights(config, device, pace)
+    begin = time.monotonic()
     cache = PagedCache(config, rows * columns, PAGE, dtype=kv_dtype, device=device.place)
-    fill(cache)
+    pace.rest(time.monotonic() - begin)
+    fill(cache, pace)
     tables = torch.randperm(cache.blocks).view(rows, columns).int().to(device.place)
     lengths = torch.full((rows,), context, dtype=torch.int32, device=device.place)
     tokens = torch.randint(config.vocab, (rows,), device=device.place)
@@ -182,21 +187,36 @@ def bench_of(
     for count in counts:
         part = Weights(weights.embedding, weights.layers[:count], weights.norm, weights.head)
         model = Transformer(config.with_layers(count), part, cache, native=native)
+        begin = time.monotonic()
         found.append(Bench(model, batch, device))
+        # On a GPU most of it is the processor's: kernels compiled, a graph captured, and a few steps.
+        pace.rest(time.monotonic() - begin if device.is_host else BURST_S)
     return found
 
 
-def fill(cache: PagedCache) -> None:
+def _weights(config: ModelConfig, device: Device, pace: Pace) -> Weights:
+    if not pace.shared:
+        return random_weights(config, seed=SEED, device=device.place)
+    from kvdoctor.probes.decode_gentle import weights
+
+    return weights(config, SEED, device, pace)
+
+
+def fill(cache: PagedCache, pace: Pace) -> None:
     """Random keys and values in every page, encoded as the format wants them."""
     some = max(1, min(cache.blocks, FILL_BYTES // cache.block_bytes))
     config, place = cache.config, cache.memory.device
     slots = torch.arange(some * cache.page, device=place)
     for layer in range(config.layers):
+        begin = time.monotonic()
         keys, values = torch.randn(2, len(slots), config.kv_heads, config.head_dim, device=place)
         cache.write(layer, (slots // cache.page, slots % cache.page), keys, values)
+        pace.rest(time.monotonic() - begin)
     for start in range(some, cache.blocks, some):
+        begin = time.monotonic()
         count = min(some, cache.blocks - start)
         cache.memory[start : start + count] = cache.memory[:count]
+        pace.rest(time.monotonic() - begin)
 
 
 def kv_error(cache: PagedCache) -> float:

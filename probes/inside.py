@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from kvdoctor.errors import KvdoctorError, Unavailable
+from kvdoctor.errors import Absent, KvdoctorError, Unavailable
 from kvdoctor.probes import PROBES
 from kvdoctor.probes.child import Tell
 
@@ -50,6 +50,8 @@ def answer_of(probe: str, options: Mapping[str, Any], tell: Tell) -> dict[str, A
     module = importlib.import_module(PROBES[probe].module)
     try:
         return {"result": module.run(options_of(module.Options, options), tell)}
+    except Absent as absence:
+        return {"absent": [absence.reason, absence.cure]}
     except Unavailable as refusal:
         return {"refused": [refusal.reason, refusal.cure]}
     except KvdoctorError as error:

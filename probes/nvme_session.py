@@ -15,7 +15,7 @@ from kvdoctor.errors import KvdoctorError, Unavailable
 from kvdoctor.probes import disk, filesystem
 from kvdoctor.probes.blockio import File, Transfer, shuffled
 from kvdoctor.probes.child import Tell
-from kvdoctor.probes.timing import BURST_S, Ceiling, Pace, Row
+from kvdoctor.probes.timing import ALONE, BURST_S, Ceiling, Pace, Row
 
 MIB = 2**20
 LEAST_SIZE = 64 * MIB
@@ -25,7 +25,7 @@ OPERATION_S = 0.9
 NOT_BESIDE = {
     "source": "random writes and the page cache",
     "reason": "beside a service nothing is written over, and no cache is filled",
-    "cure": "probe while the service is down, without --pid and --url",
+    "cure": ALONE,
 }
 SMALL = 65536
 """Bytes below which what Python takes for a request counts: the rate is then a lower bound."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kvdoctor.errors import Unavailable
+from kvdoctor.errors import Absent, Unavailable
 from kvdoctor.probes import manners
 from kvdoctor.probes.child import Tell
 from kvdoctor.probes.footprint import Footprint
@@ -91,7 +91,7 @@ def run(options: Options, tell: Tell) -> dict[str, Any]:
 
     missing = cuda.missing()
     if missing is not None:
-        raise Unavailable(f"copies between host and GPU need one: {missing.reason}", missing.cure)
+        raise Absent(f"copies between host and GPU need one: {missing.reason}", missing.cure)
     size = _largest(options)
     if size < 4 * MIB:
         raise Unavailable(

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from kvdoctor.errors import KvdoctorError, Unavailable
-from kvdoctor.probes.timing import Row
+from kvdoctor.probes.timing import Pace, Row
 
 MIB = 2**20
 SIZES = (MIB, 4 * MIB)
@@ -22,8 +22,8 @@ def buffer_bytes(sizes: tuple[int, ...]) -> int:
     return max(BUFFER, 4 * max(sizes or SIZES))
 
 
-def rows(master: str, sizes: tuple[int, ...]) -> list[Row]:
-    """Put and get objects; Unavailable without the client, a store that is named, or an answer."""
+def rows(master: str, sizes: tuple[int, ...], pace: Pace | None = None) -> list[Row]:
+    """Put and get objects with the rests of `pace`; Unavailable without a client, a store that is named, an answer."""
     if not master:
         raise Unavailable("no store is named", "--mooncake MASTER:PORT,http://METADATA:PORT/metadata")
     from kvdoctor.reference.mooncake import Mooncake, MooncakeStore
@@ -37,7 +37,7 @@ def rows(master: str, sizes: tuple[int, ...]) -> list[Row]:
     found = []
     try:
         for size in sizes or SIZES:
-            found += _objects(store.write, store.read, store.discard, size)
+            found += _objects(store.write, store.read, store.discard, size, pace)
     finally:
         store.close()
     return found
@@ -48,8 +48,10 @@ def _objects(
     read: Callable[[bytes, memoryview], bool],
     drop: Callable[[bytes], None],
     size: int,
+    pace: Pace | None = None,
 ) -> list[Row]:
     """Put some objects of one size, get each of them, compare, and remove them."""
+    pace = pace or Pace()
     data, into = os.urandom(size), memoryview(bytearray(size))
     kept: list[bytes] = []
     puts, gets = [], []
@@ -60,12 +62,14 @@ def _objects(
             if not write(key, memoryview(data)):
                 raise _no_room()
             puts.append(time.perf_counter() - begin)
+            pace.rest(puts[-1])
             kept.append(key)
         for key in kept:
             begin = time.perf_counter()
             if not read(key, into):
                 raise _no_room()
             gets.append(time.perf_counter() - begin)
+            pace.rest(gets[-1])
             if into != data:
                 raise KvdoctorError("an object came back changed", "see the store's log")
     finally:

@@ -19,6 +19,8 @@ AGREE = 0.05
 LEAST_WARM, MOST_WARM = 2, 8
 BURST_S, IDLE_FACTOR, ACTIVE_S = 0.05, 10.0, 1.0
 """On a device that somebody else uses: the longest burst, the rest after it in bursts, and all bursts together."""
+ALONE = "probe while the service is down, without --pid and --url"
+"""The cure of what is not done beside one."""
 SHARED_WARM, SHARED_REPEATS = 2, 3
 """Repeats there: fewer, so that more operations fit."""
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kvdoctor.errors import KvdoctorError, Unavailable
+from kvdoctor.errors import Absent, KvdoctorError, Unavailable
 
 LOOK_SECONDS = 20.0
 HAS_TORCH = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
@@ -30,13 +30,13 @@ def has_torch(python: str) -> bool:
 def python_for(need: str, *, given: str | None, pid: int | None) -> str:
     """Return the Python for a probe that needs torch (`required`), takes it (`used`) or not (`no`).
 
-    Unavailable where torch is required and none of them has it; KvdoctorError for a --python that cannot be run.
+    Absent where torch is required and none of them has it; KvdoctorError for a --python that cannot be run.
     """
     if given is not None:
         if not os.access(given, os.X_OK):
             raise KvdoctorError(f"{given} is no program that we may run", "--python /path/to/bin/python")
         if need == "required" and not has_torch(given):
-            raise Unavailable(f"{given} has no torch", "--python PATH of a Python that has it")
+            raise Absent(f"{given} has no torch", "--python PATH of a Python that has it")
         return given
     if need == "no" or has_torch(sys.executable):
         return sys.executable
@@ -50,7 +50,7 @@ def python_for(need: str, *, given: str | None, pid: int | None) -> str:
         except Unavailable as closed:
             why = f"this Python has no torch, and {closed.reason}"
     if need == "required":
-        raise Unavailable(why, "pip install 'kvdoctor[torch]', or --python PATH of a Python that has it")
+        raise Absent(why, "pip install 'kvdoctor[torch]', or --python PATH of a Python that has it")
     return sys.executable
 
 

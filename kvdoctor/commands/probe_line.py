@@ -78,7 +78,13 @@ def _decode(line: Line) -> dict[str, Any]:
     from kvdoctor.commands.decoding import decode_options
 
     wanted = decode_options(line.model, line.pid, line.batch, line.context)
-    return {**wanted, "kv_dtype": line.kv_dtype, "size": line.size, "device": line.device}
+    return {
+        **wanted,
+        "kv_dtype": line.kv_dtype,
+        "size": line.size,
+        "device": line.device,
+        "shared": line.is_shared,
+    }
 
 
 def _hbm(line: Line) -> dict[str, Any]:
@@ -99,7 +105,13 @@ def _network(line: Line) -> dict[str, Any]:
     if line.peer and not (host and port.isdecimal() and port.isascii() and 0 < int(port[:6]) <= LAST_PORT):
         raise Misuse(f"--peer {line.peer} is no HOST:PORT", "--peer 10.0.0.2:47600")
     where = {"host": host.strip("[]"), "port": int(port)} if line.peer else {}
-    return {**where, "streams": line.streams, "mooncake": line.mooncake, "blocks": line.blocks}
+    return {
+        **where,
+        "streams": line.streams,
+        "mooncake": line.mooncake,
+        "blocks": line.blocks,
+        "shared": line.is_shared,
+    }
 
 
 def _request(line: Line) -> dict[str, Any]:

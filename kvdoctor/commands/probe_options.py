@@ -48,7 +48,9 @@ Context = Annotated[
 KvDtype = Annotated[str, typer.Option(help="decode: fp32, bf16, fp16, fp8, int8, int4 [the weights']")]
 Gpu = Annotated[str | None, typer.Option(help="card that would recompute: H100, L4, ...")]
 Tp = Annotated[int, typer.Option(help="tensor-parallel size of one rank")]
-Force = Annotated[bool, typer.Option("--force", help="run although the GPU's state forbids it")]
+Force = Annotated[
+    bool, typer.Option("--force", help="run although a card's state, a profiler or writes forbid it")
+]
 Seconds = Annotated[
     float | None, typer.Option(help="time limit of each probe; with --serve, how long to serve [600]")
 ]

@@ -17,9 +17,10 @@ from kvdoctor import __version__
 from kvdoctor.collectors.chosen import Service
 from kvdoctor.commands.card import Grant, granted
 from kvdoctor.commands.interpreter import python_for
-from kvdoctor.errors import KvdoctorError, Unavailable
+from kvdoctor.commands.probe_refusal import forbidden
+from kvdoctor.errors import Absent, KvdoctorError, Unavailable
 from kvdoctor.probes import PROBES
-from kvdoctor.probes.child import run_child
+from kvdoctor.probes.child import IDLE, Stopped, run_child
 from kvdoctor.probes.footprint import Footprint
 from kvdoctor.probes.inside import options_of
 from kvdoctor.units import duration, gib
@@ -71,7 +72,10 @@ def cost_line(name: str, cost: Footprint) -> str:
 
 
 def run_all(plan: Sequence[Asked]) -> Iterator[dict[str, Any]]:
-    """Run each probe and yield its JSON object: with rows, or with `refused` or `failed` and the cure."""
+    """Run each probe and yield its JSON object: with rows, or with `refused` or `failed` and the cure.
+
+    What was refused says in `how` whether it is `not available`, was `refused`, or `ended` while it ran.
+    """
     for asked in plan:
         yield run_one(asked)
 
@@ -86,16 +90,23 @@ def run_one(asked: Asked) -> dict[str, Any]:
         head["footprint"] = dataclasses.asdict(cost)
         print_lines(cost_line(asked.name, cost))
         if asked.stop is not None and (reason := asked.stop()):
-            raise Unavailable(reason, "probe again when the service is idle")
+            raise Unavailable(f"before it started, {reason}", IDLE)
         grant = _grant(asked, cost)
         head |= grant.told
+        _ask(asked, grant)
         python = python_for(PROBES[asked.name].torch, given=asked.python, pid=asked.pid)
         result = _child(asked, grant, cost, python)
     except Unavailable as refused:
-        return {**head, "refused": {"reason": refused.reason, "cure": refused.cure}}
+        return {**head, "refused": {"reason": refused.reason, "cure": refused.cure, "how": _how(refused)}}
     except KvdoctorError as error:
         return {**head, "failed": {"reason": error.message, "cure": error.hint}}
     return {**head, **result, "seconds": time.monotonic() - begin, "python": os.path.basename(python)}
+
+
+def _how(refused: Unavailable) -> str:
+    if isinstance(refused, Absent):
+        return "not available"
+    return "ended" if isinstance(refused, Stopped) else "refused"
 
 
 def _grant(asked: Asked, cost: Footprint) -> Grant:
@@ -104,11 +115,25 @@ def _grant(asked: Asked, cost: Footprint) -> Grant:
     if not cost.device_bytes or device == "cpu":
         return Grant()
     try:
-        return granted(cost.device_bytes, device, service=asked.service, more=asked.name == "pcie")
+        return granted(
+            cost.device_bytes,
+            device,
+            service=asked.service,
+            more=asked.name == "pcie",
+            force=asked.force,
+        )
     except Unavailable:
         if not asked.force:
             raise
         return Grant()
+
+
+def _ask(asked: Asked, grant: Grant) -> None:
+    """Raise Unavailable where something but the card forbids it, unless it is forced; `request` is one prompt."""
+    if asked.force or asked.name == "request":
+        return
+    pids = asked.service.pids if asked.service is not None else frozenset()
+    forbidden(asked.name, str(asked.options.get("path", ".")), pids, card=bool(grant.told))
 
 
 def _child(asked: Asked, grant: Grant, cost: Footprint, python: str) -> dict[str, Any]:

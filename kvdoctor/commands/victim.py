@@ -114,7 +114,7 @@ class Watcher:
         now = self._read()
         self._silent = 0 if now.answers else self._silent + 1
         if self._silent >= SILENT and self._answered:
-            self.reason = "stopped: the service's metrics page no longer answers"
+            self.reason = "the service's metrics page no longer answers"
         self.is_busy = self.is_busy or bool(now.gaps)
         self._recent.append(now)
         mean = _mean(self._recent)
@@ -123,7 +123,7 @@ class Watcher:
         self._recent.clear()
         if self.limit is not None and mean > self.limit:
             before = f"from {duration(self.before)}" if self.before is not None else "with the first load"
-            self.reason = f"stopped: the service's mean ITL rose {before} to {duration(mean)} while it ran"
+            self.reason = f"the service's mean ITL rose {before} to {duration(mean)}"
 
 
 def _few(seen: Sequence[Second]) -> bool:

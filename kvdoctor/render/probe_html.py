@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from kvdoctor.render.probe_text import answer, heading, notes, wins
+from kvdoctor.render.probe_text import answer, ending, heading, notes, wins
 from kvdoctor.render.roofline_markup import figure, paragraph, section, table
 from kvdoctor.render.roofline_scale import Axis
 from kvdoctor.render.roofline_svg import text
@@ -65,16 +65,23 @@ def bars(result: Mapping[str, Any]) -> str:
 
 def _body(result: Mapping[str, Any]) -> str:
     """The table of one result, and what to mind."""
-    for key in ("refused", "failed"):
-        if key in result:
-            return paragraph(f"{result[key]['reason']}. {result[key]['cure']}")
+    if (end := ending(result)) is not None:
+        said, cure = end
+        return paragraph(f"{said[:1].upper()}{said[1:]}.") + (
+            paragraph(f"→ {cure}", "soft small") if cure else ""
+        )
     shown = _tiers(result) if result["probe"] == "tiers" else _rows(result)
     shown += (
         "".join(paragraph(sentence) for sentence in answer(result["answer"])) if "answer" in result else ""
     )
     about = result.get("conditions", {}).get("recompute")
     shown += paragraph(f"Recompute {about}.", "soft small") if about else ""
-    return shown + "".join(paragraph(note, "soft small") for note in notes(result))
+    told = [*notes(result), *(_gap(gap) for gap in result.get("gaps", ()))]
+    return shown + "".join(paragraph(note, "soft small") for note in told)
+
+
+def _gap(gap: Mapping[str, Any]) -> str:
+    return f"Not measured, {gap['source']}: {gap['reason']} → {gap['cure']}"
 
 
 def _rows(result: Mapping[str, Any]) -> str:

@@ -12,11 +12,27 @@ from kvdoctor.units import count, counted, duration, gb, gib, percent, rate_byte
 BUSY = 0.9
 """Share of the time on a processor below which other work held the memory probe up."""
 WIDTH = 79
+_WHOLE: Any = {"break_long_words": False, "break_on_hyphens": False}
+"""Paths and addresses stay in one piece."""
 
 
 def render(results: Sequence[Mapping[str, Any]]) -> str:
     """Return every result as a paragraph."""
     return "\n".join("\n".join(_paragraph(result)) + "\n" for result in results)
+
+
+ENDINGS = {"not available": "not available", "refused": "refused", "ended": "ended while it ran"}
+"""How a probe came to no result, for people; a result of an older version is refused."""
+
+
+def ending(result: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Say why a probe has no rows, and the cure; None where it has some."""
+    for key in ("refused", "failed"):
+        if key in result:
+            about = result[key]
+            how = ENDINGS.get(str(about.get("how", key)), key)
+            return f"{how}: {about['reason']}", str(about["cure"])
+    return None
 
 
 def heading(result: Mapping[str, Any]) -> str:
@@ -27,13 +43,14 @@ def heading(result: Mapping[str, Any]) -> str:
 
 def _paragraph(result: Mapping[str, Any]) -> list[str]:
     name = str(result["probe"])
-    for key in ("refused", "failed"):
-        if key in result:
-            cure = result[key]["cure"]
-            return [f"{name} {key}: {result[key]['reason']}", *([f"  -> {cure}"] if cure else [])]
-    lines = [heading(result)]
+    if (end := ending(result)) is not None:
+        said, cure = end
+        lines = textwrap.wrap(f"{name} {said}", WIDTH, subsequent_indent="  ", **_WHOLE)
+        return [*lines, *([f"  -> {cure}"] if cure else [])]
+    lines = textwrap.wrap(heading(result), WIDTH, subsequent_indent="  ", **_WHOLE)
     lines += BODIES.get(name, _rows)(result)
-    lines += [f"  {note}" for note in notes(result)]
+    for note in notes(result):
+        lines += textwrap.wrap(note, WIDTH, initial_indent="  ", subsequent_indent="    ", **_WHOLE)
     for gap in result.get("gaps", ()):
         what = f"not measured, {gap['source']}: {gap['reason']}"
         lines += textwrap.wrap(what, WIDTH, initial_indent="  ", subsequent_indent="    ")
@@ -83,6 +100,8 @@ def notes(result: Mapping[str, Any]) -> list[str]:
             )
     if about.get("shared_with_others"):
         notes.append("measured beside the service: what it leaves over, not what the hardware can do")
+    if result["probe"] == "network" and about.get("says"):
+        notes.append(about["says"])
     if about.get("loopback"):
         notes.append("loopback never leaves this machine's memory: name a --peer to measure a network")
     if result["probe"] == "nvme":

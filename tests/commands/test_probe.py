@@ -14,8 +14,11 @@ from pathlib import Path
 import pytest
 from program import PROGRAM, Program
 
-from kvdoctor.commands import fartier, probe
+from kvdoctor.commands import fartier, probe, probing
+from kvdoctor.commands.probe_line import OPTIONS, Line
+from kvdoctor.commands.probing import Asked
 from kvdoctor.errors import Misuse
+from kvdoctor.render.probe_text import render
 
 ROW_KEYS = {"op", "block_bytes", "bytes_per_s", "latency_seconds", "repeats", "conditions"}
 
@@ -23,6 +26,11 @@ ROW_KEYS = {"op", "block_bytes", "bytes_per_s", "latency_seconds", "repeats", "c
 @pytest.fixture
 def program(tmp_path):
     return Program(tmp_path)
+
+
+def said(ran):
+    """What was printed, with its lines joined."""
+    return " ".join(ran.out.split())
 
 
 def test_without_a_probe_the_cost_of_each_is_listed_and_nothing_is_measured(program):
@@ -154,6 +162,45 @@ def test_a_probe_that_does_not_exist_is_named_with_those_that_do():
     assert "nvme" in caught.value.hint
 
 
+class Stops:
+    """Speaks against a probe from the n-th time on that it is asked."""
+
+    def __init__(self, after):
+        self.left = after
+
+    def __call__(self):
+        self.left -= 1
+        return "the service's mean ITL rose from 40.0 ms to 70.0 ms" if self.left < 0 else ""
+
+
+@pytest.mark.parametrize(
+    ("asked", "how", "text"),
+    [
+        (
+            Asked("nvme", {"path": "/tmp"}, stop=Stops(0)),
+            "refused",
+            "nvme refused: before it started, the service's mean ITL rose from 40.0 ms to 70.0 ms",
+        ),
+        (
+            Asked("nvme", {"path": "/tmp"}, stop=Stops(1)),
+            "ended",
+            "nvme ended while it ran: the service's mean ITL rose from 40.0 ms to 70.0 ms",
+        ),
+        (Asked("pcie", python="/bin/false"), "not available", "pcie not available: /bin/false has no torch"),
+    ],
+)
+def test_what_never_began_was_ended_or_is_not_there_is_told_apart(asked, how, text):
+    result = probing.run_one(asked)
+    assert result["refused"]["how"] == how
+    assert " ".join(render([result]).split()).startswith(text)
+
+
+@pytest.mark.parametrize("name", ["hbm", "pcie", "nvme", "decode", "network"])
+@pytest.mark.parametrize(("url", "shared"), [("http://127.0.0.1:9", True), (None, False)])
+def test_beside_a_service_every_probe_keeps_to_bursts(name, url, shared):
+    assert OPTIONS[name](Line(url=url))["shared"] is shared
+
+
 NVME = {
     "probe": "nvme",
     "conditions": {"file_system": "ext4"},
@@ -256,7 +303,7 @@ def plain(tmp_path):
 def test_a_python_without_torch_is_named_and_memory_is_measured_without(program, plain):
     ran = program.run("probe", "decode", "--python", plain)
     assert ran.code == 1
-    assert f"decode refused: {plain} has no torch" in ran.out
+    assert f"decode not available: {plain} has no torch" in said(ran)
     ran = program.run("probe", "hbm", "--device", "cpu", "--python", plain, "--json")
     assert ran.code == 0, ran.out
     assert json.loads(ran.out)["measures"] == "system memory"
@@ -265,7 +312,7 @@ def test_a_python_without_torch_is_named_and_memory_is_measured_without(program,
 def test_too_little_memory_is_a_line_and_exit_code_1(program):
     ran = program.run("probe", "hbm", "--device", "cpu", "--size", "64TiB")
     assert ran.code == 1
-    assert re.search(r"hbm refused: the memory probe needs .* are free\n  -> ", ran.out)
+    assert re.search(r"hbm refused: the memory probe needs .* are free -> ", said(ran))
 
 
 def test_a_device_that_is_none_is_exit_code_2(program):
@@ -314,8 +361,8 @@ def test_a_disk_that_is_not_fit_for_it_is_a_line_and_stays_as_it_was(
         (disk / "theirs").write_bytes(bytes(used * 2**20))
     ran = program.run("probe", "nvme", "--path", str(disk))
     assert ran.code == 1
-    assert "nvme refused: " in ran.out
-    assert reason in ran.out
+    assert "nvme refused: " in said(ran)
+    assert reason in said(ran)
     assert [p.name for p in disk.iterdir()] == (["theirs"] if used else [])
 
 
@@ -325,7 +372,7 @@ def test_a_folder_that_may_not_be_written_is_a_line(program, tmp_path):
     closed.mkdir(mode=0o555)
     ran = program.run("probe", "nvme", "--path", str(closed))
     assert ran.code == 1
-    assert "Permission denied\n  -> --path of a folder that you may write" in ran.out
+    assert "Permission denied -> --path of a folder that you may write" in said(ran)
 
 
 MEMORY = Path("/sys/fs/cgroup/memory")
@@ -379,6 +426,5 @@ def test_a_cgroup_without_headroom_is_a_line(program, tight):
         check=False,
     )
     assert ran.returncode == 1
-    assert re.search(
-        r"hbm refused: .* this cgroup has 5\d\d MiB left to its limit\n  -> run the probe", ran.stdout
-    )
+    told = " ".join(ran.stdout.split())
+    assert re.search(r"hbm refused: .* this cgroup has 5\d\d MiB left to its limit -> run the probe", told)

@@ -25,9 +25,17 @@ def ask(stage, monkeypatch):
     """Play lines on three cards and ask for one."""
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "/nonexistent")
 
-    def run(*lines, device="auto", service=None, need=GIB, more=False, number=3, **environment):
+    def run(*lines, device="auto", service=None, need=GIB, more=False, number=3, force=False, **environment):
         nvml = stage.play(*scenes.healthy(number), ROOM, *lines)
-        return granted(need, device, service=service, more=more, load=lambda: nvml, environment=environment)
+        return granted(
+            need,
+            device,
+            service=service,
+            more=more,
+            force=force,
+            load=lambda: nvml,
+            environment=environment,
+        )
 
     return run
 
@@ -72,6 +80,15 @@ def test_what_forbids_a_card(ask, line, reason):
     with pytest.raises(Unavailable, match=reason) as refused:
         ask(line)
     assert refused.value.cure
+
+
+def test_forced_it_is_the_same_card_and_takes_little_of_what_mps_shares_out(ask):
+    service = Service((Card(-1, "GPU-00000001"),), SERVICE)
+    assert ask("1 reasons 0 64", service=service, force=True).environment == {
+        "CUDA_VISIBLE_DEVICES": "GPU-00000001",
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "10",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=1024M",
+    }
 
 
 def test_a_card_that_is_cut_is_not_taken_from_its_owners(ask):

@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from kvdoctor.errors import KvdoctorError, Unavailable
-from kvdoctor.probes import gloo, network, store, stream
+from kvdoctor.probes import gloo, network, network_tempo, store, stream
 from kvdoctor.probes.network import Options
+from kvdoctor.probes.network_tempo import SHARED_BYTES, Tempo, shared_tempo
 from kvdoctor.probes.serve import Place, is_loopback, listen, serve
+from kvdoctor.probes.timing import ACTIVE_S, IDLE_FACTOR, Pace
 
 KIB = 2**10
 TOKEN = "a long token"
@@ -163,6 +165,52 @@ def test_the_whole_probe_over_a_peer_of_its_own(monkeypatch):
     ]
     assert all(row["bytes_per_s"] > 0 for row in found["rows"])
     assert [gap["source"] for gap in found["gaps"]] == ["Mooncake"]
+
+
+SHARED = Options(streams=2, shared=True)
+
+
+def test_beside_a_service_it_sends_bursts_and_rests_ten_times_as_long(monkeypatch):
+    slept = []
+    monkeypatch.setattr(network_tempo, "Pace", lambda **more: Pace(sleep=slept.append, **more))
+    found = network.run(SHARED, lambda doing, share: None)
+    about = found["conditions"]
+    assert about["shared_with_others"]
+    assert sum(slept) == pytest.approx(IDLE_FACTOR * about["active_seconds"])
+    assert 0 < about["moved_bytes"] <= SHARED_BYTES
+    assert max(row["block_bytes"] for row in found["rows"]) == 2**20
+    assert "lower bound" in about["says"]
+    assert {"gloo", "Mooncake"} <= {gap["source"] for gap in found["gaps"]}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "payload", "over"),
+    [
+        (ACTIVE_S - 0.1, 0, False),
+        (ACTIVE_S, 0, True),
+        (0.0, SHARED_BYTES // 2, False),
+        (0.0, SHARED_BYTES // 2 + 1, True),
+    ],
+)
+def test_nothing_more_is_sent_when_a_second_or_the_bytes_are_used_up(seconds, payload, over):
+    tempo = shared_tempo(float("inf"))
+    tempo.pace.sleep = lambda seconds: None
+    tempo.rest(seconds, payload)
+    assert tempo.used_up is over
+
+
+def test_what_was_left_out_is_listed(monkeypatch):
+    monkeypatch.setattr(Tempo, "used_up", property(lambda self: True))
+    found = network.run(SHARED, lambda doing, share: None)
+    assert found["rows"] == []
+    assert found["gaps"][0]["source"] == "messages of 64 bytes"
+    assert "used up" in found["gaps"][0]["reason"]
+
+
+def test_its_cost_beside_a_service_is_stated():
+    cost = network.footprint(SHARED)
+    assert cost.moved_bytes == SHARED_BYTES
+    assert cost.seconds < network.footprint(Options(streams=2)).seconds
 
 
 def test_gloo_is_for_this_machine_only():

@@ -22,8 +22,8 @@ def test_objects_go_in_and_out_and_none_stays(tmp_path, monkeypatch):
     keys: list[bytes] = []
     objects = store._objects
 
-    def watched(write, read, drop, size):
-        return objects(lambda key, data: (keys.append(key), write(key, data))[1], read, drop, size)
+    def watched(write, read, drop, size, pace):
+        return objects(lambda key, data: (keys.append(key), write(key, data))[1], read, drop, size, pace)
 
     monkeypatch.setattr(store, "_objects", watched)
     with master(tmp_path) as where:

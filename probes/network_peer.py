@@ -1,0 +1,59 @@
+"""The other end of the network probe: the one that is named, or a process of this machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kvdoctor.errors import KvdoctorError
+from kvdoctor.probes import child
+
+SECONDS = 40.0
+"""That a probe takes at most, of itself."""
+
+
+@contextmanager
+def peer(host: str, port: int) -> Iterator[tuple[str, int]]:
+    """Return the address of the peer; without one, start it here as a process of its own and end it afterwards."""
+    if host:
+        yield host, port
+        return
+    code = f"{child.BOOT_PACKAGE}\nfrom kvdoctor.probes import network_peer\nnetwork_peer.serve_once()"
+    process = subprocess.Popen(
+        [sys.executable, "-B", "-c", code, child.package_folder()],
+        stdout=subprocess.PIPE,
+        stdin=subprocess.PIPE,
+    )
+    try:
+        first = process.stdout.readline() if process.stdout else b""
+        if not first.strip().isdigit():
+            raise KvdoctorError("the peer on this machine did not start", "is loopback up? ip link set lo up")
+        yield "127.0.0.1", int(first)
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe:
+                pipe.close()
+
+
+def serve_once() -> None:
+    """Be the peer on loopback, until the one who started us is gone."""
+    from kvdoctor.probes.serve import Place, listen, serve
+
+    place, gone = Place(seconds=SECONDS + 60.0), threading.Event()
+    server = listen(place)
+    sys.stdout.write(f"{server.getsockname()[1]}\n")
+    sys.stdout.flush()
+
+    def watch() -> None:
+        while os.read(0, 1):
+            pass
+        gone.set()
+
+    threading.Thread(target=watch, daemon=True).start()
+    serve(server, place, gone.is_set)
