@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kvdoctor import logmetrics as lm
 from kvdoctor import metrics as m
 from kvdoctor.causes.logged import opinions
+from kvdoctor.causes.logged.experiment import COLD, words
 from kvdoctor.causes.logged.movement import HARDLY, needed
 from kvdoctor.causes.logged.opinion import COST, Grade, Opinion
 from kvdoctor.causes.logged.steps import prefill_share
@@ -71,6 +72,9 @@ def _quiet(view: LogView) -> State | None:
     if not view.flowing and view.running.peak == 0 and view.waiting.peak == 0:
         return State.IDLE
     last = view.of(lm.GENERATION_RATE)
+    none = not any(s.value > NOTHING for q in (lm.GENERATION_RATE, lm.PROMPT_RATE) for s in view.of(q))
+    if last and none and view.running.peak == 0 and view.waiting.peak == 0:
+        return State.IDLE
     still = list(itertools.takewhile(lambda said: said.value <= NOTHING, reversed(last)))
     prompts = {s.at for s in view.of(lm.PROMPT_RATE) if s.value > NOTHING}
     long = bool(still) and still[0].at - still[-1].at >= STALLED_SECONDS
@@ -90,7 +94,10 @@ def _served(view: LogView, objective: Objective) -> bool:
     if ttft and itl:
         return max(ttft) <= objective.ttft_p95 and max(itl) <= objective.itl_p95
     total, hit, share = sum(view.values(lm.TIER_TOTAL)), sum(view.values(lm.TIER_HIT)), needed(view)
-    return bool(total) and share is not None and share < HARDLY and hit >= (1 - 2 * COST) * total
+    loads = view.values(lm.LOAD_TIME)
+    short = bool(loads) and max(loads) < COST * objective.ttft_p95
+    little = share is not None and share < HARDLY
+    return bool(total) and (little or short) and hit >= (1 - 2 * COST) * total
 
 
 def _unhealthy(view: LogView, objective: Objective) -> tuple[str, ...]:
@@ -100,6 +107,9 @@ def _unhealthy(view: LogView, objective: Objective) -> tuple[str, ...]:
         reasons.append(f"requests wait {percent(share)} of their time")
     if itl is not None and itl > objective.itl_p95:
         reasons.append(f"a token takes {duration(itl)}, by running requests over tokens a second")
+    ttft = [s.value for s in view.of(lm.TTFT) if not COLD.search(words(s))]
+    if ttft and min(ttft) > objective.ttft_p95:
+        reasons.append(f"the first token takes {duration(min(ttft))}")
     if prompts is not None and prompts >= PROMPTS:
         reasons.append(f"prompts take up to {percent(prompts)} of the steps, and TTFT is not told")
     return tuple(reasons)

@@ -90,6 +90,26 @@ HOST_TIME = _same("log_host_time", "seconds", "the CPU's own work in one step or
 GPU_TIME = _same("log_gpu_time", "seconds", "kernels in one step, from a profile")
 NETWORK_SHARE = _same("log_network_share", "ratio", "share of a step in collectives, from a profile")
 DRAM_ACTIVE = _same("log_dram_active", "ratio", "share of cycles in which memory moved data, or of its rate")
+NETWORK_TIME = _same("log_network_time", "seconds", "one collective between the cards, from a profile")
+QUEUE_SHARE = _same("log_queue_part", "ratio", "share of a request's time in the queue")
+PREFILL_SHARE = _same(
+    "log_prefill_part", "ratio", "share of a request's time, or of a step, in computing prompts"
+)
+MOVE_SHARE = _same("log_move_share", "ratio", "share of a step in copies between the GPU and a tier")
+KERNEL_SHARE = _same("log_kernel_share", "ratio", "share of a step in one kind of kernel")
+TENSOR_ACTIVE = _same(
+    "log_tensor_active", "ratio", "share of cycles in which tensor cores ran, or of the roof"
+)
+GPU_IDLE = _same("log_gpu_idle", "ratio", "share of time in which the GPU ran nothing")
+CARDS = _same("log_cards", "", "cards that serve together")
+LINK_RATED = _same("log_link_rated", "bytes/s", "rate that a link is sold for")
+LOAD_TOKEN_RATE = _same("log_load_token_rate", "tokens/s", "tokens a second that an outer tier hands over")
+RECOMPUTE_TIME = _same("log_recompute_time", "seconds", "computing what could be loaded")
+EXPECTED_HIT_RATE = _same("log_expected_hit_rate", "ratio", "hit rate that the prompts allow")
+STALL_BESIDE = _same(
+    "log_stall_beside_prefill", "seconds", "time without a token while another prompt is computed"
+)
+CHANGED_BY = _same("log_changed_by", "x", "a figure before over after, one setting changed between them")
 REPEATED = _same("log_repeated", "", "1 where prompts are known to repeat")
 WALL = _same("log_wall", "seconds", "duration of a whole run")
 
@@ -127,6 +147,8 @@ SHARED: tuple[Quantity, ...] = (
     m.HITS_RATE_GAUGE,
     m.PREEMPTIONS,
 )
+PROFILES = ("profile", "trace", "stacks", "nsys", "nsight", "py-spy", "perf", "flamegraph")
+"""Kinds of a report's rows that tell where time goes."""
 PREFIX = "log:"
 """Raw series that come from a log are named after the quantity, behind this."""
 LINE = "log:line"

@@ -113,8 +113,10 @@ class LogView:
     @property
     def flowing(self) -> bool:
         """Say whether any token was computed."""
-        rates = (lm.PROMPT_RATE, lm.GENERATION_RATE, lm.BATCH_NEW, lm.DECODE_RATE, lm.ITL)
-        return bool(self.values(lm.STEP)) or any(v > NOTHING for q in rates for v in self.values(q))
+        rates = (lm.PROMPT_RATE, lm.GENERATION_RATE, lm.BATCH_NEW, lm.DECODE_RATE)
+        return any(self.values(lm.STEP) + self.values(lm.ITL)) or any(
+            v > NOTHING for q in rates for v in self.values(q)
+        )
 
     @property
     def prompt_step_tokens(self) -> float | None:

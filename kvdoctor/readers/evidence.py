@@ -12,9 +12,10 @@ from kvdoctor import metrics as m
 from kvdoctor.frames import VERSION
 from kvdoctor.model import Cost, Gap
 from kvdoctor.quantity import Quantity
+from kvdoctor.readers.changes import changes
 from kvdoctor.readers.figures import Figure, figures
+from kvdoctor.readers.forms import of_whole, parts
 from kvdoctor.readers.rows import facts, normal, quantity_of
-from kvdoctor.readers.sides import whole_names
 from kvdoctor.recording import Column, Labels, Recording, Source, add_reading
 
 KIND = "report"
@@ -36,10 +37,22 @@ _AT_LENGTH = re.compile(
     r"(?:prompt|input|context|ctx|isl|prefix)(?: (?:length|len|size|tokens|depth))? ?=? ?(?:of |at )?"
     r"(?:\d+k? )?(\d+(?:\.\d+)?)(k?)(?![\w.])|(\d+(?:\.\d+)?)(k?) (?:tokens? (?:of )?)?(?:prompt|input|context|ctx)"
 )
+_WHILE = re.compile(r"\b(?:while|with|at) running ?= ?(\d+)")
 _WITH = re.compile(r"\bwith (one|two|three|four|five|six|eight|ten|\d+) (?:requests|sequences|users|reqs)")
 _WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "eight": 8, "ten": 10}
 _INSIDE = re.compile(r"shared prefix (?:of )?(\d+)")
-_RATIOS = frozenset((m.KV_CACHE_USAGE, m.HITS_RATE_GAUGE, lm.GPU_BUSY, lm.EXTERNAL_HIT_RATE))
+_COUNTED = re.compile(r"histogram|bucket|distribution")
+_RATIOS = frozenset(
+    (
+        m.KV_CACHE_USAGE,
+        m.HITS_RATE_GAUGE,
+        lm.GPU_BUSY,
+        lm.EXTERNAL_HIT_RATE,
+        lm.EXPECTED_HIT_RATE,
+        lm.TENSOR_ACTIVE,
+        lm.DRAM_ACTIVE,
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +67,7 @@ class Stated:
 def evidence_recording(rows: Sequence[Mapping[str, object]], name: str) -> Recording:
     """Read the rows of a report: `kind`, `name` and `value` each. Rows of a cured state are left out."""
     stated = [one for number, row in enumerate(rows[:MAX_ROWS], 1) for one in _row(number, row)]
+    stated.extend(_changed(rows[:MAX_ROWS]))
     source = Source(name, KIND, 0.0)
     by_quantity: dict[Quantity, list[Stated]] = {}
     for one in stated:
@@ -82,42 +96,59 @@ def _place(number: int, count: int, readings: int) -> int:
     return readings - 1 if count == 1 else round(number * (readings - 1) / (count - 1))
 
 
+def _texts(row: Mapping[str, object], *keys: str) -> tuple[str, ...]:
+    return tuple(str(row.get(key, ""))[:LONGEST] for key in keys)
+
+
+def _changed(rows: Sequence[Mapping[str, object]]) -> Iterable[Stated]:
+    """What was changed between a figure before and after, and by how much it got better."""
+    for change in changes([(kind, name, value) for kind, name, value in map(_three, rows)]):
+        labels: Labels = (("row", "0"), ("as", change.what[:120]), ("kind", "change"))
+        yield Stated(lm.CHANGED_BY, change.factor, labels)
+
+
+def _three(row: Mapping[str, object]) -> tuple[str, str, str]:
+    kind, name, value = _texts(row, "kind", "name", "value")
+    return kind, name, value
+
+
 def _row(number: int, row: Mapping[str, object]) -> Iterable[Stated]:
-    kind, title, text = (str(row.get(key, ""))[:LONGEST] for key in ("kind", "name", "value"))
+    kind, title, text, note = _texts(row, "kind", "name", "value", "note")
     if _CURED.search(normal(title)):
         return
     base: Labels = (("row", str(number)), ("as", title[:120]), ("kind", kind))
-    for name, value in _parts(title, text):
+    for name, value in parts(title, text, note):
         plain = normal(name)
         labels = (base[0], ("as", name[:120]), base[2], *_conditions(plain))
         yield from (Stated(quantity, one, labels) for quantity, one in facts(kind, plain, value))
-        yield from _numbers(plain, kind, value, labels)
+        whole = [Stated(quantity, one, labels) for quantity, one in of_whole(name, value, kind)]
+        yield from whole or _numbers(plain, kind, value, labels)
     yield from _asides(normal(title), normal(text), base)
 
 
 def _numbers(name: str, kind: str, value: str, labels: Labels) -> Iterable[Stated]:
-    found = [(quantity_of(name, figure.kind, kind), figure) for figure in figures(value)]
+    lead = normal(re.split(r"\d", value, maxsplit=1)[0])
+    told = figures(value)
+    found = [(quantity_of(name, figure.kind, kind), figure) for figure in told]
+    if len(told) == 1 and found[0][0] is None and lead:
+        found = [(quantity_of(f"{name} {lead}", told[0].kind, kind), told[0])]
     kept = [(quantity, figure) for quantity, figure in found if quantity is not None]
     if kind == "flag" and any(quantity is m.PREEMPTIONS for quantity, _ in kept):
         return
     whole = any(q in _RATIOS and f.value > 1 for q, f in kept)
-    for quantity, figure in kept:
+    for quantity, figure in (one for one in kept if not _unsaid(one[1], name)):
         value_ = figure.value / 100 if whole and quantity in _RATIOS else figure.value
         if value_ >= 0 and not (quantity is m.PREEMPTIONS and not value_):
             yield Stated(quantity, value_, (*labels, *_below(figure)))
 
 
+def _unsaid(figure: Figure, name: str) -> bool:
+    """Say whether a number is no figure: one of a histogram, or the zero of `more than 0`."""
+    return bool(_COUNTED.search(name)) or (figure.above and not figure.value)
+
+
 def _below(figure: Figure) -> Labels:
     return (("below", "yes"),) if figure.below else ()
-
-
-def _parts(name: str, value: str) -> list[tuple[str, str]]:
-    """Split `running / waiting: 8 / 0` into two figures with a name each; one pair where it does not split."""
-    names, values = (re.split(r"\s+/\s+", text) for text in (name, value))
-    if len(names) != len(values) or len(names) < 2:
-        return [(name, value)]
-    kinds = {figure.kind for text in values for figure in figures(text)} or {""}
-    return list(zip(whole_names(names, kinds), values, strict=True))
 
 
 def _conditions(name: str) -> Labels:
@@ -132,13 +163,16 @@ def _conditions(name: str) -> Labels:
 
 def _asides(name: str, value: str, labels: Labels) -> Iterable[Stated]:
     """Read what a name or a value tells beside its figure: at which KV usage, with how many requests."""
-    usage, with_, inside = (
+    usage, while_, with_, inside = (
         _AT_USAGE.search(name.replace("%", " %")),
+        _WHILE.search(name),
         _WITH.search(name),
         _INSIDE.search(value),
     )
     if usage:
         yield Stated(m.KV_CACHE_USAGE, min(1.0, float(usage[1]) / 100), labels)
+    if while_:
+        yield Stated(m.RUNNING, float(while_[1]), labels)
     if with_:
         number = _WORDS.get(with_[1]) or (int(with_[1]) if with_[1].isdigit() else 0)
         yield Stated(m.RUNNING, float(number), labels)

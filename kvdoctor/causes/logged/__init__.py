@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from kvdoctor.causes.logged import capacity, experiment, hits, machine, movement, steps, trends
+from kvdoctor.causes.logged import (
+    capacity,
+    experiment,
+    held,
+    hits,
+    machine,
+    movement,
+    parts,
+    steps,
+    trends,
+    variants,
+)
 from kvdoctor.causes.logged.opinion import Opinion
 from kvdoctor.logview import LogView
 from kvdoctor.service import Objective
@@ -18,7 +29,10 @@ def opinions(view: LogView, objective: Objective) -> tuple[Opinion, ...]:
         *hits.hit_rate(view),
         *movement.network(view, objective),
         *machine.check(view, objective),
+        *held.check(view, objective),
         *trends.check(view, objective),
+        *variants.check(view),
+        *parts.check(view, objective),
         *steps.compute(view),
         *(steps.queueing(view) if waited is None else (waited,)),
     )

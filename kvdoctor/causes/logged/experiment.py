@@ -27,7 +27,7 @@ HIT_DROP = 0.2
 LOADS, SLOPE = 3, 0.6
 """Loads from which a course is one; growth of log TTFT over log load from which TTFT follows the load."""
 _REMOTE = re.compile(r"redis|remote|mooncake|nixl|p2p|peer|s3\b|rdma|network|tcp|valkey")
-_TIER = re.compile(
+TIER = re.compile(
     r"lmcache|offload|hicache|hierarchical cache|kvbm|\bl[23]\b|swap|\btier|\bssd|disk|nvme|host cache|kv connector|"
     + _REMOTE.pattern
 )
@@ -38,17 +38,25 @@ _SIDES = re.compile(
 )
 _FEATURES: tuple[tuple[str, Bound, str | None, bool], ...] = (
     (r"tokeniz", Bound.HOST, "tokenizer", True),
-    (r"overlap schedul|async schedul|scheduler|api server|\bgil\b|numa|\bcpus?\b|threads", Bound.HOST, "scheduler",
-     False),
-    (r"grammar|structured|guided|json schema|constrained", Bound.HOST, "structured_output", True),
-    (r"cuda graph|eager", Bound.HOST, "launch_bound", False),
+    (r"\b(two|2|multi|several|separate) ?(node|machine|server|host)s?\b|disaggregat|cross node|inter node|"
+     r"prefill and decode on", Bound.NETWORK, "handover", True),
     (r"rdma|\bib\b|infiniband|nvlink|\btcp\b|nccl|\bp2p\b|\bucx", Bound.NETWORK, "used_badly", False),
     (r"tensor parallel", Bound.NETWORK, "tensor_parallel", True),
-    (_TIER.pattern, Bound.OFFLOAD, "slow_tier", True),
+    (TIER.pattern, Bound.OFFLOAD, "slow_tier", True),
+    (r"overlap schedul|async schedul|scheduler|api server|\bgil\b|numa|\bcpus?\b|threads", Bound.HOST, "scheduler",
+     False),
+    (r"grammar|structured|guided|json|constrained|logits? processor|penalt|logprob", Bound.HOST, "structured_output",
+     True),
+    (r"max utili[sz]ation|no evict|watermark|gpu memory utili[sz]ation|mem(ory)? fraction|kv cache (size|dtype)",
+     Bound.CAPACITY, "preemption", False),
+    (r"cuda graph|eager", Bound.HOST, "launch_bound", False),
     (r"chunk|batched tokens|prefill", Bound.COMPUTE, "interference", False),
     (r"\bmtp\b|speculat|draft|eagle", Bound.COMPUTE, "speculation", True),
+    (r"\b(backend|kernel)s?\b|flash ?infer|flash ?attn|flash ?attention|\bfa[23]\b|triton|marlin|cutlass|xformers|"
+     r"sdpa", Bound.COMPUTE, None, False),
 )  # fmt: skip
 """What runs may differ in, which bound it speaks for, and whether it does so only where it makes things worse."""
+_LETTER = re.compile(r"\b[a-z]\b")
 _MEASURE = re.compile(r"\b(prefill|decode|scheduling|tokenizer) (rate|throughput|speed|time)\b")
 """What is measured, not what was changed."""
 _NEGATED = re.compile(r"\b(without|no|off|disabled?|skip|bypass|not)\b")
@@ -92,23 +100,37 @@ def _pairs(view: LogView, quantities: Iterable[Quantity]) -> Iterable[tuple[Quan
     for quantity in quantities:
         rows = [s for s in view.of(quantity) if s.labels.get("row")]
         for a, b in itertools.combinations(rows, 2):
-            if words(a) != words(b) and all(
-                a.labels.get(key) == b.labels.get(key) for key in ("load", "length")
-            ):
+            if words(a) != words(b) and all(_alike(a, b, key) for key in ("load", "length")):
                 yield quantity, a, b
 
 
-def _feature(worse: Said, better: Said) -> tuple[Bound, str | None, str] | None:
+def _alike(a: Said, b: Said, key: str) -> bool:
+    """Say whether two figures were taken under one condition: the same is told, or one says `same` of the other."""
+    one, other = a.labels.get(key), b.labels.get(key)
+    return one == other or any(said.labels.get(key) is None and "same" in _tokens(said) for said in (a, b))
+
+
+def _feature(worse: Said, better: Said) -> tuple[Bound, str | None, str, bool] | None:
     """Name the one feature that two names differ in and that costs; None where they differ in something else too."""
     differ = _tokens(worse) ^ _tokens(better)
-    if any(token.isdigit() for token in differ):
+    told = {s.labels.get(key) for s in (worse, better) for key in ("load", "length")}
+    if any(token.isdigit() and token not in told for token in differ):
         return None
     text = " ".join(w for s in (worse, better) for w in words(s).split() if w in differ)
-    if not _SIDES.sub("", text).strip():
+    both = " ".join(_tokens(worse) & _tokens(better))
+    if not _LETTER.sub("", _SIDES.sub("", text)).strip() or (_NEGATED.search(text) and TIER.search(both)):
         text = _MEASURE.sub("", words(worse))
     for pattern, bound, subclass, costs in _FEATURES:
         if re.search(pattern, text):
-            return (bound, subclass, text) if not costs or _has(worse, better, pattern) else None
+            return (bound, subclass, text, costs) if not costs or _has(worse, better, pattern) else None
+    return None
+
+
+def feature_of(text: str) -> tuple[Bound, str | None] | None:
+    """Name what a text speaks of changing; None for nothing known."""
+    for pattern, bound, subclass, _ in _FEATURES:
+        if re.search(pattern, text):
+            return bound, subclass
     return None
 
 
@@ -130,14 +152,16 @@ def one_thing_changed(view: LogView) -> Opinion | None:
     pairs = ((q, *_ordered(q, a, b)) for q, a, b in _pairs(view, (*_TIMES, *_RATES)))
     found = [(q, a, b, f) for q, a, b in pairs if (f := _feature(a, b)) is not None]
     best = max(found, key=lambda each: _ratio(each[1], each[2]), default=None)
-    if best is None or _ratio(best[1], best[2]) < CHANGED:
+    if best is None or _ratio(best[1], best[2]) < (WORSE if best[3][3] else CHANGED):
         return None
-    quantity, a, b, (bound, subclass, differ) = best
+    quantity, a, b, (bound, subclass, differ, _) = best
     ratio = _ratio(a, b)
     evidence = (view.evidence(f"{quantity.meaning}: one side over the other", ratio, "x", threshold=CHANGED,
                               of=(quantity,)),)  # fmt: skip
     why = f"The same figure changes {ratio:.1f}-fold where two runs differ in: {differ}."
-    return likely(bound, subclass, why, Grade.PROVEN, evidence, do=_UNDO)
+    weak = ratio < CHANGED or (bound is Bound.COMPUTE and subclass is None)
+    grade = Grade.INFERRED if weak else Grade.PROVEN
+    return likely(bound, subclass, why, grade, evidence, do=_UNDO)
 
 
 def _ratio(a: Said, b: Said) -> float:

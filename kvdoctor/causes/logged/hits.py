@@ -6,8 +6,9 @@ import statistics
 
 from kvdoctor import logmetrics as lm
 from kvdoctor import metrics as m
-from kvdoctor.causes.logged.opinion import COST, Grade, Opinion, likely, no_data, possible, ruled_out
+from kvdoctor.causes.logged.opinion import COST, MAIN, Grade, Opinion, likely, no_data, possible, ruled_out
 from kvdoctor.causes.logged.steps import FULL_STEP, prefill_share
+from kvdoctor.causes.logged.turns import later, quicker_again
 from kvdoctor.logview import LogView, Said
 from kvdoctor.model import Bound, Gap, Metric
 from kvdoctor.units import count, percent
@@ -63,6 +64,9 @@ def _disabled(view: LogView) -> Opinion | None:
         view.evidence("share of a step's time for prompts, at most", share, "ratio", threshold=COST,
                       of=(lm.PROMPT_RATE, lm.GENERATION_RATE)),
     )  # fmt: skip
+    took, rest = view.mean(lm.PREFILL_TIME), view.mean(lm.DECODE_TIME)
+    if took and rest is not None and took >= MAIN * (took + rest):
+        share = took / (took + rest)
     if share is None or share < COST:
         return possible(Bound.HIT_RATE, "disabled", "Prefix caching is switched off.", evidence)
     why = f"Prefix caching is switched off, and prompts take up to {percent(share)} of the steps."
@@ -107,9 +111,18 @@ NO_HITS = 0.05
 """Hit rate under which a prefix that is known to be shared is not found."""
 
 
+def _no_hits_at_all(view: LogView) -> bool:
+    """Say whether hits, or cached tokens, are told and none is above 0."""
+    told = [*view.values(lm.HITS), *view.values(lm.BATCH_CACHED)]
+    return bool(told) and not any(told)
+
+
 def _plain_rate(view: LogView) -> float | None:
     """Return a hit rate that was stated, or that of one prompt; None without either."""
     gauge = view.values(m.HITS_RATE_GAUGE)
+    found = view.of(lm.BATCH_CACHED)
+    if not gauge and (_no_hits_at_all(view) or any(not s.value and later(s) for s in found)):
+        return 0.0
     cached, whole = view.last(lm.BATCH_CACHED), view.last(lm.PROMPT_TOKENS)
     if not gauge and cached is not None and whole:
         return cached / whole
@@ -127,6 +140,7 @@ def _known_to_share(view: LogView) -> Opinion | None:
         or rate is None
         or rate >= NO_HITS
         or view.last(lm.CACHING) == 0.0
+        or quicker_again(view)
     ):
         return None
     evidence = (

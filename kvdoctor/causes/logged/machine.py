@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from kvdoctor import logmetrics as lm
-from kvdoctor.causes.logged.opinion import Grade, Opinion, likely, possible, ruled_out
+from kvdoctor.causes.logged.opinion import MAIN, Grade, Opinion, likely, possible, ruled_out
 from kvdoctor.logview import LogView
 from kvdoctor.model import Bound, Evidence
 from kvdoctor.service import Objective
@@ -20,8 +20,6 @@ HOST_PART = 0.25
 """Share of a step in the CPU's own work from which it is the host's (rule 11)."""
 NEAR, BELOW = 0.6, 0.5
 """Share of the reachable rate from which reads set the pace (bandwidth), and under which a kernel does."""
-PROFILES = ("profile", "trace", "stacks", "nsys", "py-spy", "flamegraph")
-"""Kinds of rows that tell where time goes."""
 STARVED = 3.0
 """Decode rate beside prefill, as a part of the rate without, from which prefill starves it."""
 _TOKENIZER = re.compile(r"tokeniz|image|video|multimodal|frame|preprocess")
@@ -49,20 +47,50 @@ def host(view: LogView) -> Opinion | None:
         view.evidence("share of a step in the CPU's own work", max(part, default=None), "ratio",
                       threshold=HOST_PART, of=(lm.HOST_SHARE,)),
     )  # fmt: skip
-    profiled = [s for s in view.of(lm.HOST_SHARE) if s.labels.get("kind") in PROFILES]
+    profiled = [s for s in view.of(lm.HOST_SHARE) if s.labels.get("kind") in lm.PROFILES]
     if profiled and max(s.value for s in profiled) >= HOST_PART:
         most = max(profiled, key=lambda s: s.value)
         name = most.labels.get("as", "")
         why = f"{percent(most.value)} of the profile is the CPU's own work: {name}."
-        return likely(Bound.HOST, _subclass(name), why, Grade.MEASURED, evidence, do=_GAPS)
+        return likely(Bound.HOST, host_subclass(name), why, Grade.MEASURED, evidence, do=_GAPS)
     if gpu is None or not cpu:
-        return None
+        return starved(view, gpu)
     if gpu > IDLE_GPU or not _loaded(view):
         return ruled_out(Bound.HOST, "The GPU is not kept waiting, or nothing is asked of it.", evidence)
     if max(cpu) >= PINNED:
         why = f"The GPU runs {percent(gpu)} of the time under load while one process takes a whole core."
         return likely(Bound.HOST, "scheduler", why, Grade.MEASURED, evidence, do=_GAPS)
     return possible(Bound.HOST, None, f"The GPU runs {percent(gpu)} of the time under load.", evidence)
+
+
+_BETWEEN = (lm.NETWORK_SHARE, lm.NETWORK_TIME, lm.TRANSFER_TIME, lm.TRANSFER_RATE, lm.FAST_PATH_OFF, lm.TCP)
+_TIER = (lm.LOAD_TIME, lm.LOAD_RATE, lm.LOADED, lm.STORE_TIME, lm.MOVE_SHARE, lm.EXTERNAL_HIT_RATE)
+UNUSED = 0.2
+"""GPU time with any kernel under which, with no clients told, nothing may be asked of it."""
+SEVERAL = 8
+"""Requests at once from which a GPU should hardly ever run nothing."""
+
+
+def starved(view: LogView, gpu: float | None) -> Opinion | None:
+    """One card runs nothing for much of the time under load, and nothing but the host is told to keep it waiting."""
+    idle = max([*view.values(lm.GPU_IDLE), *([1 - gpu] if gpu is not None else [])], default=0.0)
+    profiled = any(
+        s.labels.get("kind") in lm.PROFILES for q in (lm.GPU_IDLE, lm.GPU_BUSY) for s in view.of(q)
+    )
+    if (
+        idle < HOST_PART
+        or any(view.of(q) for q in (*_BETWEEN, *_TIER))
+        or max(view.values(lm.CARDS), default=1) > 1
+    ):
+        return None
+    running = view.running.peak if view.running else 0.0
+    resting = bool(view.of(lm.DRAM_ACTIVE)) and max(view.values(lm.DRAM_ACTIVE)) < BELOW and 1 - idle > UNUSED
+    if not (profiled or resting) and max(running, view.mean(lm.CONCURRENCY) or 0.0) < SEVERAL:
+        return None
+    evidence = (view.evidence("time in which the GPU runs nothing", idle, "ratio", threshold=HOST_PART,
+                              of=(lm.GPU_IDLE, lm.GPU_BUSY)),)  # fmt: skip
+    why = f"The GPU runs nothing {percent(idle)} of the time under load, and nothing but the CPU is told to hold it."
+    return likely(Bound.HOST, None, why, Grade.INFERRED, evidence, do=_GAPS)
 
 
 def _timed(view: LogView) -> Opinion | None:
@@ -78,7 +106,7 @@ def _timed(view: LogView) -> Opinion | None:
     evidence = (view.evidence("the CPU's own work, share of a step", share, "ratio", threshold=HOST_PART,
                               of=(lm.HOST_TIME, lm.GPU_TIME)),)  # fmt: skip
     why = f"The CPU's own work ({name}) takes {duration(most.value)} beside {duration(max(kernels))} of kernels."
-    return likely(Bound.HOST, _subclass(name), why, Grade.MEASURED, evidence, do=_GAPS)
+    return likely(Bound.HOST, host_subclass(name), why, Grade.MEASURED, evidence, do=_GAPS)
 
 
 def collectives(view: LogView) -> Opinion | None:
@@ -93,7 +121,8 @@ def collectives(view: LogView) -> Opinion | None:
     return likely(Bound.NETWORK, "tensor_parallel", why, Grade.MEASURED, evidence, do=do)
 
 
-def _subclass(name: str) -> str:
+def host_subclass(name: str) -> str:
+    """Return what kind of the CPU's work a name speaks of."""
     return "tokenizer" if _TOKENIZER.search(name.lower()) else "scheduler"
 
 
@@ -144,7 +173,7 @@ def _reached(view: LogView, reached: float, ceiling: float) -> Opinion | None:
         why = f"Decode reads {rate_bytes(reached)} of {rate_bytes(ceiling)}: the memory sets the pace."
         do = "fewer bytes: quantized weights or KV, fewer KV heads, more cards"
         return likely(Bound.BANDWIDTH, None, why, Grade.MEASURED, evidence, do=do)
-    profiled = any(s.labels.get("kind") in PROFILES for s in view.of(lm.REACHED))
+    profiled = any(s.labels.get("kind") in lm.PROFILES for s in view.of(lm.REACHED))
     if share < BELOW and (profiled or _kernels_only(view)):
         why = f"The kernel reads {rate_bytes(reached)} where {rate_bytes(ceiling)} can be had: it sets the pace itself."
         do = "another attention kernel or backend (split long sequences over more of the card)"
@@ -155,6 +184,8 @@ def _reached(view: LogView, reached: float, ceiling: float) -> Opinion | None:
 def _kernels_only(view: LogView) -> bool:
     """Say whether a profile puts a step into its kernels, and hardly any of it into the CPU's own work."""
     own, kernels = view.values(lm.HOST_TIME), view.values(lm.GPU_TIME)
+    if max(view.values(lm.KERNEL_SHARE), default=0.0) >= MAIN:
+        return True
     return bool(own and kernels) and max(own) < HOST_PART * (max(own) + max(kernels))
 
 

@@ -6,14 +6,15 @@ import itertools
 import math
 import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 from kvdoctor import logmetrics as lm
 from kvdoctor import metrics as m
 from kvdoctor.causes.logged.experiment import CHANGED, COLD, HIT, HIT_DROP, SAME, WORSE, words
 from kvdoctor.causes.logged.hits import LOW
 from kvdoctor.causes.logged.opinion import OF_TTFT, Grade, Opinion, likely
-from kvdoctor.logview import LogView, Said
+from kvdoctor.causes.logged.turns import turns
+from kvdoctor.logview import LogView
 from kvdoctor.model import Bound, Metric
 from kvdoctor.quantity import Quantity
 from kvdoctor.service import Objective
@@ -34,11 +35,6 @@ _CARDS = re.compile(
     r"\b(?:tp|tensor parallel(?: size)?|pp|gpus?|cards?|nodes?) ?=? ?(\d{1,3})\b"
     r"|\b(\d{1,3}) ?x? ?(?:gpus?|cards?|nodes?)\b"
 )
-_TURN = re.compile(
-    r"\b(?:turn|round|run|request|attempt|iteration) ?(\d)\b"
-    r"|\b(first|second|third|cold|warm ?up|warm|query|repeat(?:ed)?)\b(?: (?:turn|round|run|request|time))?"
-)
-_FIRST = ("first", "cold", "warmup", "warm up", "0")
 
 
 def _points(view: LogView, quantity: Quantity) -> list[tuple[float, float]]:
@@ -71,6 +67,36 @@ def long_prompts(view: LogView, objective: Objective) -> Opinion | None:
                               of=(lm.TTFT,)),)  # fmt: skip
     do = "reuse what prompts share, shorter prompts, or more compute for prefill"
     return likely(Bound.COMPUTE, "prefill", why, Grade.INFERRED, evidence, do=do, metric=Metric.TTFT)
+
+
+_OTHERS: tuple[Quantity, ...] = (
+    m.WAITING, m.RUNNING, m.HITS_RATE_GAUGE, m.KV_CACHE_USAGE, lm.CONCURRENCY, lm.OFFERED, lm.SERVED, lm.QUEUED,
+    lm.REPEATED, lm.VOLATILE, lm.BATCH_CACHED, lm.SHARED_PREFIX, lm.EXTERNAL_HIT_RATE, lm.LOAD_TIME, lm.TRANSFER_TIME,
+    lm.PREFILL_RATE, lm.TRANSFER_RATE, lm.HOST_TIME, lm.CPU_BUSY, lm.GPU_BUSY, lm.GPU_IDLE,
+)  # fmt: skip
+"""What else may hold a first token, or tells better of it."""
+
+
+def one_long_prompt(view: LogView, objective: Objective) -> Opinion | None:
+    """The first token of one long prompt is late, and nothing but its computing is told to take the time."""
+    ttft, prompt = view.values(lm.TTFT), view.last(lm.PROMPT_TOKENS)
+    if not prompt or prompt < LONG_PROMPT or len(ttft) != 1 or ttft[0] < objective.ttft_p95:
+        return None
+    if any(view.of(quantity) for quantity in _OTHERS) or max(view.values(lm.CARDS), default=1) > 1:
+        return None
+    if not SLOWEST <= prompt / ttft[0] <= FASTEST:
+        return None
+    why = f"The first token of {count(prompt)} tokens takes {duration(ttft[0])}, as computing them may."
+    evidence = (view.evidence("tokens of the prompt a second", prompt / ttft[0], "tokens/s", threshold=FASTEST,
+                              of=(lm.TTFT, lm.PROMPT_TOKENS)),)  # fmt: skip
+    do = "reuse what prompts share, shorter prompts, or more compute for prefill"
+    return likely(Bound.COMPUTE, "prefill", why, Grade.INFERRED, evidence, do=do, metric=Metric.TTFT)
+
+
+LONG_PROMPT = 8192.0
+"""Tokens of a prompt from which its computing is a matter of seconds on most cards."""
+SLOWEST, FASTEST = 100.0, 20_000.0
+"""Tokens a second at which one prompt is computed: a large model on one card, a small one on a new card."""
 
 
 def long_contexts(view: LogView) -> Opinion | None:
@@ -174,7 +200,7 @@ def repeat_is_no_quicker(view: LogView, objective: Objective) -> Opinion | None:
     if not view.of(lm.REPEATED) or view.last(lm.CACHING) == 0.0 or max(rates, default=0.0) >= LOW:
         return None
     pairs = [
-        (a, b) for turns in _turns(view.of(lm.TTFT)).values() if (a := turns.get(1)) and (b := turns.get(2))
+        (a, b) for turns in turns(view.of(lm.TTFT)).values() if (a := turns.get(1)) and (b := turns.get(2))
     ]
     if not pairs or any(b < a / SAME or b > WORSE * a for a, b in pairs):
         return None
@@ -202,26 +228,6 @@ def hits_under_load(view: LogView) -> Opinion | None:
     return likely(Bound.HIT_RATE, "fell", why, Grade.INFERRED, evidence, do=do, metric=Metric.TTFT)
 
 
-def _turns(rows: Iterable[Said]) -> Mapping[str, dict[int, float]]:
-    """Figures by what they are of and by the number of the turn."""
-    found: dict[str, dict[int, float]] = {}
-    for said in rows:
-        turn = _TURN.search(words(said))
-        if turn:
-            told = turn[1] or turn[2]
-            number = (
-                int(told)
-                if told.isdigit() and told != "0"
-                else 1
-                if told in _FIRST
-                else 3
-                if told == "third"
-                else 2
-            )
-            found.setdefault(_TURN.sub("", words(said)).strip(), {}).setdefault(number, said.value)
-    return found
-
-
 def check(view: LogView, objective: Objective) -> tuple[Opinion, ...]:
     """Ask every course."""
     asked = (
@@ -231,6 +237,7 @@ def check(view: LogView, objective: Objective) -> tuple[Opinion, ...]:
         before_the_first_step(view, objective),
         more_cards(view),
         long_prompts(view, objective),
+        one_long_prompt(view, objective),
         long_contexts(view),
     )
     return tuple(opinion for opinion in asked if opinion is not None)

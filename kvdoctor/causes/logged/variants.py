@@ -1,0 +1,153 @@
+"""What a report's variants say: fewer bytes, more processes, more threads, a draft model, one setting changed."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+from kvdoctor import logmetrics as lm
+from kvdoctor.causes.logged.experiment import CHANGED, SAME, WORSE, feature_of, words
+from kvdoctor.causes.logged.machine import SEVERAL
+from kvdoctor.causes.logged.opinion import Grade, Opinion, likely
+from kvdoctor.logview import LogView, Said
+from kvdoctor.model import Bound, Metric
+from kvdoctor.quantity import Quantity
+
+_WIDE = re.compile(r"\b(fp16|bf16|fp32|f16|f32|float16|bfloat16|16 ?bit)\b")
+_NARROW = re.compile(
+    r"\b(fp8|int8|int4|w4a16|w8a8|w8a16|awq|gptq|q[2-8]( [k0-9]\w*)*|nvfp4|mxfp4|[48] ?bit)\b"
+)
+_PROCESSES = re.compile(
+    r"\b(one|two|four|eight|\d{1,3}) ?x? (api servers?|front ?ends?|(de)?tokenizers?|"
+    r"(tokenizer|api|http|preprocess\w*) (workers?|process\w*|threads?)|cpu cores?|cpus?|vcpus?|cores?)\b"
+)
+_THREADS = re.compile(r"\b(\d{1,3}) threads?\b|\bthreads? ?=? ?(\d{1,3})\b")
+_COUNTS = {"one": 1.0, "two": 2.0, "four": 4.0, "eight": 8.0}
+_DRAFT = re.compile(r"\b(mtp|spec(ulat\w*)?|draft|eagle\w*|n ?gram)\b")
+_PLAIN = re.compile(r"\b(no|off|without|plain|baseline|disabled|none)\b")
+_RATES: tuple[Quantity, ...] = (lm.DECODE_RATE, lm.GENERATION_RATE, lm.ITL)
+THREADS, SPREAD = 3, 1.5
+"""Numbers of threads from which a course is one, and the most over the fewest."""
+
+
+def _slower(quantity: Quantity, a: Said, b: Said) -> float:
+    """How much slower the first is."""
+    if min(a.value, b.value) <= 0:
+        return 0.0
+    return a.value / b.value if quantity is lm.ITL else b.value / a.value
+
+
+def fewer_bytes(view: LogView) -> Opinion | None:
+    """One stream is quicker with the same weights in fewer bits: reading them sets the pace."""
+    clients = view.mean(lm.CONCURRENCY) or (view.running.peak if view.running else 1.0)
+    if clients >= SEVERAL:
+        return None
+    for quantity in (lm.DECODE_RATE, lm.ITL):
+        wide = [s for s in view.of(quantity) if _WIDE.search(words(s)) and not _NARROW.search(words(s))]
+        narrow = [s for s in view.of(quantity) if _NARROW.search(words(s)) and not _WIDE.search(words(s))]
+        for a, b in itertools.product(wide, narrow):
+            ratio = _slower(quantity, a, b)
+            if ratio >= CHANGED and _WIDE.sub("", words(a)).strip() == _NARROW.sub("", words(b)).strip():
+                why = f"With fewer bits a weight a token takes {ratio:.1f} times less: reading weights sets the pace."
+                evidence = (view.evidence("16 bits over fewer, time of a token", ratio, "x", threshold=CHANGED,
+                                          of=(quantity,)),)  # fmt: skip
+                do = "fewer bytes: weights in 8 or 4 bits; faster memory; or more requests at once"
+                return likely(
+                    Bound.BANDWIDTH, "weights", why, Grade.INFERRED, evidence, do=do, metric=Metric.ITL
+                )
+    return None
+
+
+def more_processes(view: LogView) -> Opinion | None:
+    """More processes or cores on the host make it quicker: they were short."""
+    for quantity in (lm.SERVED, lm.TTFT, *_RATES):
+        rows = [(found[1], s) for s in view.of(quantity) if (found := _PROCESSES.search(words(s)))]
+        known = sorted(((_COUNTS.get(n) or float(n), s) for n, s in rows if n in _COUNTS or n.isdigit()),
+                       key=lambda row: row[0])  # fmt: skip
+        for (few, a), (many, b) in itertools.combinations(known, 2):
+            gain = (
+                a.value / b.value
+                if quantity in (lm.TTFT, lm.ITL) and b.value
+                else b.value / max(a.value, 1e-9)
+            )
+            alike = _PROCESSES.sub("", words(a)).strip() == _PROCESSES.sub("", words(b)).strip()
+            if few < many and alike and gain >= CHANGED:
+                why = f"With {many:g} in place of {few:g} processes or cores of the host it is {gain:.1f} times better."
+                evidence = (
+                    view.evidence("more of them over fewer", gain, "x", threshold=CHANGED, of=(quantity,)),
+                )
+                do = "keep as many as help, then take stacks (py-spy) for what they do"
+                return likely(Bound.HOST, None, why, Grade.INFERRED, evidence, do=do)
+    return None
+
+
+def more_threads(view: LogView) -> Opinion | None:
+    """Decode on CPUs is no quicker with more threads: the memory that they share sets the pace."""
+    found: dict[float, float] = {}
+    for said in view.of(lm.ITL):
+        told = _THREADS.search(words(said))
+        if told:
+            threads = float(told[1] or told[2])
+            found[threads] = min(said.value, found.get(threads, said.value))
+    if len(found) < THREADS or max(found) < SPREAD * min(found) or not min(found.values()):
+        return None
+    spread = max(found.values()) / min(found.values())
+    if spread > SAME * SAME:
+        return None
+    why = f"From {min(found):g} to {max(found):g} threads a token takes as long: the memory they share sets the pace."
+    evidence = (view.evidence("time of a token, longest over shortest", spread, "x", threshold=SAME * SAME,
+                              of=(lm.ITL,)),)  # fmt: skip
+    do = "fewer bytes of weights, memory with more channels, or the GPU"
+    return likely(Bound.BANDWIDTH, "weights", why, Grade.INFERRED, evidence, do=do, metric=Metric.ITL)
+
+
+def draft_costs(view: LogView) -> Opinion | None:
+    """Speculation makes decode slower: what is drafted and thrown away costs more than it brings."""
+    for quantity in (lm.DECODE_RATE, lm.GENERATION_RATE, lm.ITL):
+        rows = [s for s in view.of(quantity) if s.labels.get("row")]
+        on = [s for s in rows if _DRAFT.search(words(s)) and not _PLAIN.search(words(s))]
+        off = [s for s in rows if _PLAIN.search(words(s))]
+        for a, b in itertools.product(on, off):
+            rest = (words(a).split(), words(b).split())
+            differ = [
+                w for w in {*rest[0]} ^ {*rest[1]} if not _DRAFT.fullmatch(w) and not _PLAIN.fullmatch(w)
+            ]
+            ratio = _slower(quantity, a, b)
+            if ratio >= WORSE and not set(differ) - {"on", "with", "k", "1", "decoding"}:
+                why = (
+                    f"With speculation decode is {ratio:.2f} times slower: drafts cost more than they bring."
+                )
+                evidence = (view.evidence("with speculation over without", ratio, "x", threshold=WORSE,
+                                          of=(quantity, lm.ACCEPT_LENGTH)),)  # fmt: skip
+                do = "fewer draft tokens, a draft that is accepted more often, or none"
+                return likely(
+                    Bound.COMPUTE, "speculation", why, Grade.INFERRED, evidence, do=do, metric=Metric.ITL
+                )
+    return None
+
+
+def setting_changed(view: LogView) -> Opinion | None:
+    """One setting was changed, and a figure got much better: what the setting governs was short."""
+    for said in view.of(lm.CHANGED_BY):
+        found = feature_of(words(said))
+        if said.value >= CHANGED and found is not None:
+            bound, subclass = found
+            why = f"A figure got {said.value:.3g} times better with a change of: {words(said)}."
+            evidence = (
+                view.evidence("before over after", said.value, "x", threshold=CHANGED, of=(lm.CHANGED_BY,)),
+            )
+            do = "keep the change, and look for what else the same resource holds up"
+            return likely(bound, subclass, why, Grade.INFERRED, evidence, do=do)
+    return None
+
+
+def check(view: LogView) -> tuple[Opinion, ...]:
+    """Ask every kind of variant."""
+    asked = (
+        setting_changed(view),
+        more_processes(view),
+        fewer_bytes(view),
+        more_threads(view),
+        draft_costs(view),
+    )
+    return tuple(opinion for opinion in asked if opinion is not None)

@@ -1,0 +1,118 @@
+"""The forms in which one row states several figures: `A / B`, `A vs B`, `2 s of 3 s`, `on: 3 s, off: 9 s`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from kvdoctor import logmetrics as lm
+from kvdoctor import metrics as m
+from kvdoctor.quantity import Quantity
+from kvdoctor.readers.figures import figures, unit_kind
+from kvdoctor.readers.rows import normal, quantity_of
+from kvdoctor.readers.sides import whole_names
+
+_AGAINST = re.compile(r" (?:vs\.?|versus|against) ")
+_BARE = re.compile(r"[~<>≈]?\s?\d[\d.,]*[kKM]?")
+_UNIT = re.compile(r"\d\s?([A-Za-zµμ%]+(?:/[A-Za-z]+)?)\s*$")
+_NAMED_UNIT = re.compile(
+    r"(?:\(|\bin |[_ ])(ms|sec|secs|seconds|us|µs|[KMGT]i?B/s|Gbps|tok/s|tokens/s|req/s|%)\)?$"
+    r"|\((s|min)\)$|\bin (s)$"
+)
+_BEHIND = re.compile(r"([~<>≈]?\s?\d[\d.,]*\s?[A-Za-zµμ%]+(?:/[A-Za-z]+)?)\s+\(?([A-Za-z][^()]{0,60}?)\)?")
+_AHEAD = re.compile(r"([A-Za-z][^:=()]{0,60}?)\s?[:=]\s?([~<>≈]?\s?\d[^:=]{0,40})")
+_LED = re.compile(r"([A-Za-z][^\d:=()]{0,60}?) ([~<>≈]?\d[\d.,]*[kKM]?\s?[A-Za-zµμ%]+(?:/[A-Za-z]+)?)")
+_CUT = re.compile(r"; |, | / | -> | → ")
+_WHOLE = re.compile(r" (?:out )?of (?:the |about |a |~)?(?=\d)")
+MOST = 6
+"""Sides that a row may tell at most; more are a list of something else."""
+_SHARES = {
+    lm.QUEUED: lm.QUEUE_SHARE,
+    lm.PREFILL_TIME: lm.PREFILL_SHARE,
+    lm.HOST_TIME: lm.HOST_SHARE,
+    lm.NETWORK_TIME: lm.NETWORK_SHARE,
+    lm.LOAD_TIME: lm.MOVE_SHARE,
+    lm.STORE_TIME: lm.MOVE_SHARE,
+    lm.GPU_TIME: lm.KERNEL_SHARE,
+}
+"""What a time is of its whole."""
+_POOL = re.compile(r"\b(kv|cache|pool)\b.*\b(used|in use|occupied|allocated|blocks|pages)\b")
+
+
+def parts(name: str, value: str, note: str) -> list[tuple[str, str]]:
+    """Split a row into figures with a whole name each; one pair where it is one figure."""
+    name, value = (_AGAINST.sub(" / ", text) for text in (name, _united(name, value, note)))
+    names, values = (re.split(r"\s+/\s+", text) for text in (name, value))
+    if len(values) > 1:
+        values = _same_unit(values)
+    if len(names) == len(values) and len(names) > 1:
+        kinds = {figure.kind for text in values for figure in figures(text)} or {""}
+        return list(zip(whole_names(names, kinds), values, strict=True))
+    sides = re.split(r"\s+/\s+", note)
+    if len(names) == 1 and len(sides) == len(values) > 1:
+        return [(f"{name}, {side}", one) for side, one in zip(sides, values, strict=True)]
+    return _labelled(name, value) or [(name, value)]
+
+
+def _united(name: str, value: str, note: str) -> str:
+    """Give a bare number the unit that its name or its note has: `TTFT (ms)`."""
+    if not _BARE.fullmatch(value.strip()):
+        return value
+    told = _NAMED_UNIT.search(name)
+    unit = (
+        note.strip() if unit_kind(note) else next((one for one in told.groups() if one), "") if told else ""
+    )
+    return f"{value} {unit}" if unit else value
+
+
+def _same_unit(values: Sequence[str]) -> list[str]:
+    """`20 / 55 ms`: bare numbers before one with a unit have it too."""
+    told = _UNIT.search(values[-1])
+    return [f"{one} {told[1]}" if told and _BARE.fullmatch(one.strip()) else one for one in values]
+
+
+def _labelled(name: str, value: str) -> list[tuple[str, str]]:
+    """`4 s with, 1 s without`, `on: 4 s; off: 1 s`: sides that the value names."""
+    pieces = _CUT.split(value)
+    found = [_side(piece.strip()) for piece in pieces[: MOST + 1]]
+    told = [side for side in found if side is not None]
+    if (
+        not 1 < len(pieces) <= MOST
+        or len(told) < len(pieces)
+        or len({label for label, _ in told}) < len(told)
+    ):
+        return []
+    return [(f"{name}, {label}", one) for label, one in told]
+
+
+def _side(piece: str) -> tuple[str, str] | None:
+    ahead, behind = _AHEAD.fullmatch(piece) or _LED.fullmatch(piece), _BEHIND.fullmatch(piece)
+    if ahead and len(figures(ahead[2])) == 1:
+        return ahead[1], ahead[2]
+    if behind and len(figures(behind[1])) == 1 and figures(behind[1])[0].kind:
+        return behind[2], behind[1]
+    return None
+
+
+def of_whole(name: str, value: str, kind: str) -> Iterable[tuple[Quantity, float]]:
+    """Yield what `2 s of 3 s` or `2.7 TB/s of 3.4 TB/s` says; nothing for another form."""
+    left, _, right = _WHOLE.sub("\0", value, count=1).partition("\0")
+    part, whole = figures(left), figures(right)
+    if not part or not whole or part[-1].kind not in ("", whole[0].kind) or whole[0].value <= 0:
+        return
+    scale = figures(f"{left} {right}")[len(part) - 1].value if not part[-1].kind else part[-1].value
+    yield from _of(normal(name), kind, whole[0].kind, scale, whole[0].value)
+
+
+def _of(name: str, kind: str, unit: str, part: float, whole: float) -> Iterable[tuple[Quantity, float]]:
+    quantity = quantity_of(name, unit, kind)
+    if unit == "seconds" and quantity in _SHARES:
+        yield _SHARES[quantity], part / whole
+    elif unit == "bytes/s" and quantity in (lm.REACHED, lm.REACHABLE):
+        yield from ((lm.REACHED, part), (lm.REACHABLE, whole))
+    elif unit == "bytes/s" and quantity in (lm.TRANSFER_RATE, lm.LINK_RATED):
+        yield from ((lm.TRANSFER_RATE, part), (lm.LINK_RATED, whole))
+    elif quantity is lm.BATCH_CACHED:
+        yield from ((lm.BATCH_CACHED, part), (lm.PROMPT_TOKENS, whole))
+    elif unit != "seconds" and _POOL.search(name) and part <= whole:
+        yield m.KV_CACHE_USAGE, part / whole
