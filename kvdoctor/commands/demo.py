@@ -80,11 +80,12 @@ def _listed() -> list[str]:
 
 def _one(names: str, seconds: float, seed: int, output: Output, save: str | None) -> None:
     from kvdoctor.commands.output import print_note
-    from kvdoctor.lab import faults, stage, truth
+    from kvdoctor.lab import faults, parent, stage, truth
     from kvdoctor.render import json as as_json
 
     chosen = faults.chosen(names)
     scene = faults.scene_of(chosen, seed)
+    parent.follow(os.environ)
     with _ended_by_signals(), _progress() as say, stage.staged(scene, seed=seed, say=say) as live:
         say("")
         diagnosis = _diagnosed(live, scene, seconds, save)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,7 @@ def every(seconds: float, seed: int | None) -> bool:
 def run(names: str, seconds: float, seed: int | None, *, save: Path | None = None) -> dict[str, Any]:
     """One demo as JSON, its recording kept in the folder `save`. Raises KvdoctorError where it fails."""
     from kvdoctor.errors import KvdoctorError
+    from kvdoctor.lab.parent import followed
 
     argv = [
         sys.executable,
@@ -47,7 +49,7 @@ def run(names: str, seconds: float, seed: int | None, *, save: Path | None = Non
     ]
     argv += ["--seed", str(seed)] if seed is not None else []
     argv += ["--save", str(save / f"{names}-{seed}.kvrec")] if save is not None else []
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=followed(os.environ))
     if done.returncode:
         said = done.stderr.strip().splitlines()
         raise KvdoctorError(f"the run of {names} failed: {said[-2:]}", f"kvdoctor demo --fault {names}")

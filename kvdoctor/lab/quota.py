@@ -10,16 +10,22 @@ from pathlib import Path
 
 from kvdoctor.errors import KvdoctorError
 
+ROOT = Path("/sys/fs/cgroup")
 _PERIOD_US = 100_000
 _GONE_S = 5.0
 _CURE = "run as root, outside a container or in one that may write /sys/fs/cgroup"
 
 
 @contextlib.contextmanager
-def cpu_quota(cpus: float) -> Iterator[Path]:
-    """A new cgroup that may use `cpus` CPUs; removed at the end. Raises KvdoctorError where none can be made."""
+def cpu_quota(cpus: float, *, note: Path | None = None) -> Iterator[Path]:
+    """A new cgroup that may use `cpus` CPUs; removed at the end. Raises KvdoctorError where none can be made.
+
+    `note` is a file for its path, written before it is made: whoever clears up after us finds it there.
+    """
     folder = _parent() / f"kvlab-{os.getpid()}"
     try:
+        if note is not None:
+            note.write_text(str(folder), encoding="utf-8")
         folder.mkdir()
     except OSError as error:
         raise KvdoctorError(f"no CPU quota can be set here: {error.strerror}", _CURE) from error
@@ -47,7 +53,7 @@ def available() -> bool:
 
 def _parent() -> Path:
     """The cgroup of this process that rules over CPUs: v1's own hierarchy, else the unified one."""
-    unified = Path("/sys/fs/cgroup")
+    unified = ROOT
     for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
         _, controllers, path = line.split(":", 2)
         if "cpu" in controllers.split(","):
@@ -78,14 +84,24 @@ def _descendants(pid: int) -> list[int]:
     return found
 
 
-def _remove(folder: Path) -> None:
-    """Remove the cgroup as soon as its processes have ended."""
+def leave_and_remove(folder: Path) -> bool:
+    """Remove a cgroup that nobody owns any longer, and that we may be in ourselves; say whether it is gone."""
+    with contextlib.suppress(OSError):
+        if str(os.getpid()) in (folder / "cgroup.procs").read_text(encoding="ascii").split():
+            (folder.parent / "cgroup.procs").write_text(str(os.getpid()), encoding="ascii")
+    return _remove(folder)
+
+
+def _remove(folder: Path) -> bool:
+    """Remove the cgroup as soon as its processes have ended; say whether they have in time."""
     end = time.monotonic() + _GONE_S
     while True:
         try:
             folder.rmdir()
-            return
+            return True
+        except FileNotFoundError:
+            return True
         except OSError:
             if time.monotonic() > end:
-                return
+                return False
         time.sleep(0.05)

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from multiprocessing.connection import Connection
 
+from kvdoctor.lab import leftovers
 from kvdoctor.lab.settings import Settings, from_line
 
 _END_S = 5.0
@@ -52,6 +53,7 @@ def end_with_stdin(end: Callable[[], None]) -> None:
     select.select([0], [], [])
     end()
     time.sleep(2 * _END_S)
+    leftovers.sweep()
     os._exit(1)
 
 
@@ -119,11 +121,15 @@ def serve(options: argparse.Namespace, settings: Settings, link: Connection) -> 
 
 
 def main() -> None:
-    """Start the engine core, then the front end."""
+    """Start the engine core, then the front end; in the end clear up after a parent that was killed."""
     options = arguments()
-    settings = from_line(sys.stdin.readline()) if has_parent() else Settings()
-    with engine_core(settings, options.model) as link:
-        serve(options, settings, link)
+    try:
+        settings = from_line(sys.stdin.readline()) if has_parent() else Settings()
+        with engine_core(settings, options.model) as link:
+            serve(options, settings, link)
+    finally:
+        if has_parent():
+            leftovers.sweep()
 
 
 if __name__ == "__main__":

@@ -11,14 +11,13 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from kvdoctor.errors import KvdoctorError
-from kvdoctor.lab import quota, settings, wants
+from kvdoctor.lab import leftovers, quota, settings, wants
 from kvdoctor.lab.scene import Scene, Shape
 from kvdoctor.lab.tokenizer import SIZE
 
@@ -63,8 +62,10 @@ def require() -> None:
 def staged(scene: Scene, *, seed: int, say: Say) -> Iterator[Live]:
     """Start everything, warm it up, and end everything whatever happens. `say` takes progress."""
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kvlab-")))
-        cgroup = stack.enter_context(quota.cpu_quota(scene.cpus)) if scene.cpus else None
+        leftovers.sweep()
+        folder = stack.enter_context(leftovers.run_folder())
+        note = folder / leftovers.CGROUP
+        cgroup = stack.enter_context(quota.cpu_quota(scene.cpus, note=note)) if scene.cpus else None
         say("measuring how fast this machine reads memory")
         rate = read_rate()
         say("starting the server")

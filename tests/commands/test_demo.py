@@ -153,6 +153,64 @@ def test_a_run_that_is_ended_leaves_nothing(tmp_path, number):
     assert leftovers(tmp_path) == []
 
 
+def killed(folder, *words, stage="the load warms up"):
+    """Kill a run at a stage; return the cgroup that it had made, if any."""
+    process = subprocess.Popen(
+        [*DEMO, *words, "--seed", "1"],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(folder)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        for line in process.stderr:
+            if line.startswith(stage):
+                break
+        time.sleep(1)
+        notes = [note.read_text() for note in folder.glob("kvlab-*/cgroup")]
+        process.kill()
+    return Path(notes[0]) if notes else None
+
+
+def wait_nothing_left(folder):
+    end = time.monotonic() + 40
+    while leftovers(folder) and time.monotonic() < end:
+        time.sleep(0.2)
+    assert leftovers(folder) == []
+
+
+@installed
+def test_a_run_that_is_killed_leaves_no_process_and_they_clear_its_folder(tmp_path):
+    killed(tmp_path, "--fault", "network")
+    wait_nothing_left(tmp_path)
+
+
+@installed
+@pytest.mark.skipif(not quota.available(), reason="no CPU quota can be set here")
+def test_a_run_that_is_killed_leaves_no_cgroup(tmp_path):
+    cgroup = killed(tmp_path, "--fault", "cpu-throttled")
+    assert cgroup is not None
+    wait_nothing_left(tmp_path)
+    assert not cgroup.exists()
+
+
+@installed
+def test_what_a_run_left_that_was_killed_before_its_server_started_is_cleared_by_the_next(tmp_path):
+    killed(tmp_path, "--fault", "network", stage="measuring")
+    wait_ended(tmp_path)
+    left = [entry for entry in tmp_path.iterdir() if entry.name.startswith("kvlab-")]
+    assert len(left) == 1
+    killed(tmp_path, "--fault", "network", stage="starting")
+    wait_nothing_left(tmp_path)
+
+
+def wait_ended(folder):
+    end = time.monotonic() + 40
+    while any(str(each).startswith("/proc") for each in leftovers(folder)) and time.monotonic() < end:
+        time.sleep(0.2)
+
+
 @installed
 @pytest.mark.lab
 @pytest.mark.parametrize("name", NAMES)
