@@ -22,6 +22,7 @@ from kvdoctor.machine import Machine
 from kvdoctor.model import Evidence, Ledger
 from kvdoctor.quantity import Quantity
 from kvdoctor.service import Objective
+from kvdoctor.steps import prefill_share
 from kvdoctor.timeline import Timeline
 from kvdoctor.traffic import Traffic, traffic
 from kvdoctor.waiting import WaitShares, wait_shares
@@ -64,6 +65,11 @@ class Case:
         return first + self.itl.seconds * (self.gaps or 1.0)
 
     @property
+    def batch(self) -> float | None:
+        """Mean number of sequences in decode on one rank; None where nothing decodes."""
+        return self.traffic.batch_of_a_rank(len(self.timeline.ranks))
+
+    @property
     def held_blocks(self) -> int | None:
         """Blocks at which vLLM's --num-gpu-blocks-override holds the pool, whatever memory there is."""
         told = self.timeline.label(m.CACHE_CONFIG, "num_gpu_blocks_override") or ""
@@ -84,7 +90,7 @@ class Case:
     def prefill_cost(self) -> float:
         """Seconds of a mean request that prompt computing costs: its own prefill, the wait for a step that
         is busy with others' prefill, and the decode steps that such prefill stretches."""
-        behind = self.ttft.part(STEP_UNDER_WAY) * (self.traffic.prefill_share or 0.0) if self.ttft else 0.0
+        behind = self.ttft.part(STEP_UNDER_WAY) * (prefill_share(self.traffic) or 0.0) if self.ttft else 0.0
         beside = self.itl.part(IN_STEP) * self.gaps if self.itl else 0.0
         return self.prefill + behind + beside
 
@@ -186,8 +192,9 @@ def build_case(
 ) -> Case:
     """Work out the traffic, both ledgers and the reasons for waiting of one engine in one window."""
     seen = traffic(timeline)
-    batch = max(1.0, seen.decode_batch / len(timeline.ranks)) if seen.decode_batch else None
-    machine = machine.at(batch, seen.context, seen.tail.typical if seen.tail else None)
+    machine = machine.at(
+        seen.batch_of_a_rank(len(timeline.ranks)), seen.context, seen.tail.typical if seen.tail else None
+    )
     return Case(
         timeline=timeline,
         traffic=seen,

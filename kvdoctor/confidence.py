@@ -97,6 +97,8 @@ def _quiet(case: Case, judgement: Judgement) -> tuple[Confidence, tuple[str, ...
 
 def _halted(halt: Halt) -> tuple[Confidence, tuple[str, ...]]:
     """Gauges that stand still as well agree with what began and did not end, and may yet be stale."""
+    if halt.ago:
+        return Confidence.HIGH, (f"no token for {duration(halt.seconds)}, and then some again",)
     reason = f"no token in the last {duration(halt.seconds)}"
     if halt.moving:
         return Confidence.HIGH, (reason, "the gauges of pending requests still move")

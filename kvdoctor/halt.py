@@ -1,4 +1,4 @@
-"""Ranks that stopped in mid-window: requests are pending there, and nothing moves any more up to the last reading."""
+"""Ranks that stopped while requests were pending: up to the last reading, or for a good part of the window."""
 
 from __future__ import annotations
 
@@ -14,15 +14,21 @@ HALT_SECONDS = 10.0
 LONGEST = 2.0
 """Silence over the longest prefill (else TTFT) in the engine's life, from which it is no prefill as they are here.
 Where only the end of a request is counted, over the longest request."""
+PART = 0.25
+"""Share of the window from which a silence that ended is the answer to it: what else is counted is its doing."""
+LONG_PROMPTS = 5.0
+"""Mean prompt after a silence over that before it, from which the silence may be a prefill of unusual length."""
 LIVE = 0.5
 """Requests that began and did not end, over those that a gauge says to run, from which the gauge is believed."""
 
 _PROGRESS = (m.GENERATED, m.PROMPT_COMPUTED, m.FINISHED, m.STEPS)
+_LIFE = (m.KV_CACHE_USAGE, m.RUNNING)
+"""Gauges that move while an engine runs, which tell so where counters move at the end of a request only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """What stands still at the end of a window."""
+    """What stands still, or stood still for a while."""
 
     seconds: float
     """Since the last token of the rank that stands still for the shortest time."""
@@ -30,6 +36,20 @@ class Halt:
     """Which ranks; empty for the whole engine."""
     moving: bool
     """Whether a gauge of each still moved: standing ones may be stale."""
+    ago: float = 0.0
+    """Seconds from its end to the last reading; 0 while it lasts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Silence:
+    """A stretch of time in which no progress was counted."""
+
+    start: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
 
 
 def halted(line: Timeline) -> Halt | None:
@@ -46,47 +66,109 @@ def halted(line: Timeline) -> Halt | None:
     return Halt(min(s for s, _ in still.values()), names, all(moving for _, moving in still.values()))
 
 
+def paused(line: Timeline) -> Halt | None:
+    """Return the longest silence of the whole engine that ended in the window, if it is a good part of it.
+
+    No longer than prefills, or requests, took before the window: there it may be one more of them.
+    """
+    over = _silences(line, None)[:-1] if line.first >= 0 else []
+    longest = max(over, key=lambda silence: silence.seconds, default=None)
+    if longest is None or longest.seconds < max(_least(line, before=True), PART * line.seconds):
+        return None
+    if not _pending(line, None, longest) or _long_prompt(line, longest):
+        return None
+    return Halt(longest.seconds, (), True, line.source.at[line.last] - longest.end)
+
+
+def _long_prompt(line: Timeline, silence: _Silence) -> bool:
+    """Say whether prompts counted after a silence are so much longer than those before that one may have filled it."""
+    begun = line.sample_series(m.TTFT, "count") or line.series(m.FINISHED)
+    means = []
+    for start, end in ((-math.inf, silence.start), (silence.start, math.inf)):
+        tokens, requests = (
+            [value for at, value in points if start <= at <= end]
+            for points in (line.series(m.PROMPT_TOKENS), begun)
+        )
+        number = requests[-1] - requests[0] if requests else 0.0
+        means.append((tokens[-1] - tokens[0]) / number if tokens and number else 0.0)
+    return 0 < LONG_PROMPTS * means[0] <= means[1]
+
+
 def _halt(line: Timeline, rank: str | None) -> tuple[float, bool] | None:
     """Seconds that one rank stands still with requests pending, and whether its gauges moved meanwhile."""
-    since, end = _last_move(line, rank), line.source.at[line.last]
-    if since is None or end - since < max(HALT_SECONDS + line.engine.gauge_period, LONGEST * _longest(line)):
+    silences = _silences(line, rank)
+    if not silences or silences[-1].seconds < _least(line):
         return None
-    running, waiting = (
-        [point for point in line.series(gauge, rank) if point[0] >= since] for gauge in (m.RUNNING, m.WAITING)
-    )
-    if len(running) < 3 or len(waiting) != len(running):
-        return None
-    pending = [(a, b) for (_, a), (_, b) in zip(running, waiting, strict=True)]
-    if min(a + b for a, b in pending) <= 0:
+    pending = _pending(line, rank, silences[-1])
+    if not pending:
         return None
     moving = len(set(pending)) > 1
-    return (end - since, moving) if moving or _live(line, rank, pending[-1]) else None
+    return (silences[-1].seconds, moving) if moving or _live(line, rank, pending[-1]) else None
 
 
-def _last_move(line: Timeline, rank: str | None) -> float | None:
-    """When a token, a step or a request was last counted; None where nothing tells."""
-    courses = [points for q in _PROGRESS if (points := line.series(q, rank))]
+def _pending(line: Timeline, rank: str | None, silence: _Silence) -> list[tuple[float, float]]:
+    """(running, waiting) at each reading of a silence; empty where too few tell, or nobody was there for one."""
+    running, waiting = (
+        [value for at, value in line.series(gauge, rank) if silence.start <= at <= silence.end]
+        for gauge in (m.RUNNING, m.WAITING)
+    )
+    if len(running) < 3 or len(waiting) != len(running):
+        return []
+    pending = list(zip(running, waiting, strict=True))
+    return pending if min(a + b for a, b in pending) > 0 else []
+
+
+def _ends_only(line: Timeline) -> bool:
+    """Say whether nothing is counted before a request ends."""
+    return line.engine.at_finish and not line.has(m.STEPS)
+
+
+def _silences(line: Timeline, rank: str | None) -> list[_Silence]:
+    """The times between tokens, steps or requests, the last one up to the last reading; none where nothing tells.
+
+    Where only ends are counted, a gauge that moves is a sign of life as well.
+    """
     if not any(line.series(q, rank) for q in (m.GENERATED, m.STEPS)):
-        return None
-    moves = [b[0] for points in courses for a, b in itertools.pairwise(points) if b[1] != a[1]]
-    return max(moves, default=courses[0][0][0])
+        return []
+    signs = (*_PROGRESS, *_LIFE) if _ends_only(line) else _PROGRESS
+    courses = [points for q in signs if (points := line.series(q, rank))]
+    moves = {b[0] for points in courses for a, b in itertools.pairwise(points) if b[1] != a[1]}
+    edges = [courses[0][0][0], *sorted(moves), line.source.at[line.last]]
+    return [_Silence(a, b) for a, b in itertools.pairwise(edges)]
 
 
-def _longest(line: Timeline) -> float:
-    """Upper end of the highest bucket of what one silence may hold, since the engine started; 0 where not told."""
-    ends_only = line.engine.at_finish and not line.has(m.STEPS)
-    for quantity in (m.E2E,) if ends_only else (m.PREFILL, m.TTFT):
-        seen = line.lifetime(quantity)
-        if seen is not None and seen.count > 0:
-            rows = zip(seen.bounds, seen.counts, strict=True)
-            return max((bound for bound, count in rows if count and math.isfinite(bound)), default=0.0)
-    return math.inf if ends_only else 0.0
+def _least(line: Timeline, *, before: bool = False) -> float:
+    """Seconds of silence from which it is no prefill, and no request that ends late, as they are here."""
+    return max(HALT_SECONDS + line.engine.gauge_period, LONGEST * _longest(line, before))
+
+
+def _longest(line: Timeline, before: bool) -> float:
+    """Upper end of the highest bucket of what one silence may hold, since the engine started, or up to the window.
+
+    0 where not told; infinite where it should be.
+    """
+    blind = _ends_only(line) and not line.has(m.KV_CACHE_USAGE)
+    for quantity in (m.E2E,) if blind else (m.PREFILL, m.TTFT):
+        seen, now = line.lifetime(quantity), line.histogram(quantity)
+        counts = seen.counts if seen is not None else ()
+        if seen is not None and now is not None and before and now.bounds == seen.bounds:
+            counts = tuple(a - b for a, b in zip(seen.counts, now.counts, strict=True))
+        if seen is not None and sum(counts) > 0:
+            rows = zip(seen.bounds, counts, strict=True)
+            return max((bound for bound, count in rows if count > 0 and math.isfinite(bound)), default=0.0)
+    return math.inf if blind or before else 0.0
 
 
 def _live(line: Timeline, rank: str | None, last: tuple[float, float]) -> bool:
-    """Say whether gauges that stand still agree with what began and did not end: a stale one holds more."""
+    """Say whether gauges that stand still agree with what began and did not end: a stale one holds more.
+
+    Where only ends are counted: more must be pending than ended last, with which a gauge may have stopped.
+    """
     at_first = line.gauge(m.RUNNING, rank)
     begun, ended = line.histogram(m.TTFT, rank), line.delta(m.FINISHED, rank)
     if at_first is None or begun is None or ended is None:
         return False
+    if _ends_only(line):
+        done = [value for _, value in line.series(m.FINISHED, rank)]
+        return sum(last) > max((b - a for a, b in itertools.pairwise(done) if b != a), default=0.0)
     return at_first.first + begun.count - ended >= LIVE * last[0]

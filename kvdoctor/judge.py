@@ -6,16 +6,15 @@ from dataclasses import dataclass, replace
 
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
-from kvdoctor.halt import HALT_SECONDS, Halt, halted
+from kvdoctor.halt import HALT_SECONDS, Halt, halted, paused
 from kvdoctor.health import ailing, avoidable, misses, tail, unhealthy
 from kvdoctor.model import Bound, Finding, Metric, State, Verdict
+from kvdoctor.steps import PACES, prefill_share
 
 NAMED = 0.15
 """Share of a metric that a cause must explain to be named for it: the rest would be a bigger riddle."""
 ROOT = 0.5
 """Share of the prefill that a lost hit must explain to be named in its place."""
-PACES = 0.5
-"""Share of the time in prefill from which interference is prefill: no chunking would help."""
 THRASH = 0.25
 """Stall after preemptions over the costliest effect of a full pool, from which preemption is named: the
 preempted come back before those that wait, who then wait for them too."""
@@ -129,7 +128,7 @@ def _same_bound(case: Case, named: Finding, findings: tuple[Finding, ...]) -> Fi
     likely = [f for f in findings if f.verdict is Verdict.LIKELY and f.bound is named.bound]
     prefill = next((f for f in likely if f.subclass == "prefill"), None)
     if named.subclass == "interference" and prefill is not None:
-        return _root(prefill, findings) if (case.traffic.prefill_share or 0.0) >= PACES else named
+        return _root(prefill, findings) if (prefill_share(case.traffic) or 0.0) >= PACES else named
     if named.bound is Bound.OFFLOAD:
         return max(likely, key=lambda f: f.share_seconds)
     if named.bound is Bound.CAPACITY:
@@ -171,8 +170,8 @@ def _quiet(case: Case) -> State | None:
 
 
 def stopped(case: Case) -> Halt | None:
-    """Return what stands still at the end of a window in which tokens came; None where nothing does."""
-    return halted(case.timeline) if _quiet(case) is None else None
+    """Return what stands still, or stood still for long, in a window in which tokens came; None where nothing does."""
+    return (halted(case.timeline) or paused(case.timeline)) if _quiet(case) is None else None
 
 
 def ended(case: Case) -> tuple[tuple[int, str], ...]:

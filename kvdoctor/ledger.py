@@ -8,6 +8,7 @@ from kvdoctor.histogram import Histogram, Split
 from kvdoctor.machine import Machine
 from kvdoctor.model import Basis, Ledger, Metric, Part
 from kvdoctor.queue_wait import DRIFT, Wait, kv_wait, queue_wait
+from kvdoctor.steps import HIDDEN, mixed_share
 from kvdoctor.traffic import Traffic
 from kvdoctor.units import duration, percent
 
@@ -22,8 +23,6 @@ WEIGHTS, KV_READS, COMPUTE, IN_STEP, STALL = (
     "preemption_stall",
 )
 KV_STALL = "kv_stall"
-HIDDEN = 0.5
-"""Tail's excess over the prompts' share of full steps, below which the steady step itself is full of prefill."""
 IMPOSSIBLE = 1.05
 """Modelled reads over the step from which an input must be wrong: nothing reads faster than the ceiling."""
 ROUNDING = 1e-9
@@ -157,7 +156,7 @@ def _beside(traffic: Traffic, itl: Histogram, tail: Split, stall: float) -> Wait
     """Seconds per gap that prefill of others takes inside the steps: the tail's excess, or, where every step is
     so full that its time goes with its tokens, the prompt tokens' share of it."""
     seen = min(max(0.0, tail.excess / itl.count - stall), _prefill_limit(traffic))
-    share = traffic.mixed_share
+    share = mixed_share(traffic)
     full = share * ((itl.mean or 0.0) - stall)
     if HIDDEN * full > seen:
         return Wait(full, Basis.MODELLED, f"{percent(share)} of the tokens of full steps are prompt tokens")
@@ -179,10 +178,9 @@ def _prefill_limit(traffic: Traffic) -> float:
 def _reads(traffic: Traffic, machine: Machine, steady: float, ranks: int) -> list[Part]:
     """Weights and KV of a step over the ceiling; nothing where they exceed the step itself by more than noise:
     then model, card or layout is not as told."""
-    batch, context = traffic.decode_batch, traffic.context
+    batch, context = traffic.batch_of_a_rank(ranks), traffic.context
     if batch is None or context is None or machine.bandwidth is None:
         return []
-    batch = max(1.0, batch / ranks)
     read = machine.step(batch, context)
     floor = machine.step_seconds(batch, context)
     if read is None or floor is None:

@@ -10,13 +10,13 @@ from kvdoctor.errors import KvdoctorError
 from kvdoctor.model import Gap
 from kvdoctor.roofline import serving
 from kvdoctor.roofline.config import shape_from_config
-from kvdoctor.roofline.hardware import Gpu, gpu_by_name
+from kvdoctor.roofline.hardware import HBM_READ_FRACTION, Gpu, gpu_by_name
 from kvdoctor.roofline.measured import Measured, from_text
 from kvdoctor.roofline.shape import Layout, ModelShape, StepBytes
 from kvdoctor.roofline.step import micro_batches
 from kvdoctor.units import GB
 
-READ_FRACTION = 0.87
+READ_FRACTION = HBM_READ_FRACTION
 """Best plain read over the data sheet's HBM rate (design, rule 10); a measured rate replaces it."""
 
 

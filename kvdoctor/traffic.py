@@ -18,11 +18,6 @@ COHORT_SHARE = 0.5
 """Mean end-to-end time over window length, above which those histograms describe older requests."""
 SHORT_REQUESTS = 0.1
 """Mean end-to-end time over window below which a residual of TTFT is not the drift of its cohort."""
-RIDGE_TOKENS = 256.0
-"""Tokens a step from which its time goes with its tokens: near the ridge of an H100 at 295 (roofline guide,
-section 5), and a bound of the histogram's buckets."""
-MOST_STEPS = 0.5
-"""Share of the steps that must be so full before all of them are taken to be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +55,8 @@ class Traffic:
     """Tokens are counted when a request ends: they are of those that finished, not of those that began."""
     gaps_of_requests: bool = False
     """The gaps are spread as the means of requests: they have no tail to read."""
+    gaps_seen: bool = True
+    """The gaps are those between outputs: what the steps of others' prompts add is in them."""
     kv_from_outside: bool = True
     """Whether any KV came from another instance or an outer tier, as far as anything tells."""
 
@@ -84,15 +81,6 @@ class Traffic:
         """Say whether requests are so short against the window that those counted at either end hardly differ."""
         e2e = self.e2e.mean if self.e2e is not None else None
         return e2e is not None and e2e < SHORT_REQUESTS * self.seconds
-
-    @property
-    def mixed_share(self) -> float:
-        """Share of the prompt tokens among those of the steps, where most steps are full; else 0."""
-        if self.steps is None or not self.steps.count or not self.computed:
-            return 0.0
-        if self.steps.above(RIDGE_TOKENS) < MOST_STEPS * self.steps.count:
-            return 0.0
-        return self.computed / (self.computed + self.generated)
 
     @property
     def together(self) -> bool:
@@ -132,6 +120,10 @@ class Traffic:
             return None
         return self.itl.total / self.seconds
 
+    def batch_of_a_rank(self, ranks: int) -> float | None:
+        """Mean number of sequences in decode on one of `ranks`: at least the one that is there."""
+        return max(1.0, self.decode_batch / ranks) if self.decode_batch else None
+
     @property
     def hit_rate(self) -> float | None:
         """Hit tokens over queried tokens in the window; None over nothing, which is not 0%."""
@@ -152,20 +144,6 @@ class Traffic:
         if self.itl is None or not self.gaps_of_requests or self.itl.mean is None:
             return split_tail(self.itl) if self.itl is not None else None
         return Split(self.itl.mean, math.inf, self.itl.count, 0.0, 0.0)
-
-    @property
-    def prefill_share(self) -> float | None:
-        """Share of the time that decoding sequences spent beside prefill, at most.
-
-        The smaller of two upper bounds: the ITL's excess over its steady part, and the prefill seconds of
-        all requests (which overlap) over the window; at least the prompts' share of full steps. None without either.
-        """
-        bounds = []
-        if self.tail is not None and self.itl is not None and self.itl.total > 0:
-            bounds.append(self.tail.excess / self.itl.total)
-        if self.prefill is not None and self.seconds > 0:
-            bounds.append(self.prefill.total / self.seconds)
-        return max(self.mixed_share, min(1.0, *bounds)) if bounds else None
 
 
 def _delta(timeline: Timeline, quantity: Quantity) -> float:
@@ -246,5 +224,6 @@ def traffic(timeline: Timeline) -> Traffic:
         lifetime=lifetime,
         at_finish=timeline.engine.at_finish,
         gaps_of_requests=pace.of_requests(timeline),
+        gaps_seen=timeline.has(m.ITL),
         kv_from_outside=timeline.has(m.KV_FETCH_IN_PROGRESS) or any(timeline.delta(q) for q in _OUTSIDE),
     )

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 from loads import case, case_of, endpoint, load
+from otherpages import Served, tgi, trt
+from readings import judged, line
 
 from kvdoctor.diagnose import diagnose
-from kvdoctor.halt import halted
+from kvdoctor.engines import trtllm
+from kvdoctor.halt import halted, paused
 from kvdoctor.health import overdue
 from kvdoctor.model import Confidence, State
 
@@ -85,3 +88,77 @@ def test_a_halt_outweighs_the_health_of_the_time_before_it():
 )  # fmt: skip
 def test_those_who_wait_longer_than_the_objective_are_counted(numbers, late):
     assert overdue(case(**numbers)) == pytest.approx(late)
+
+
+def hold(page, start, end=99):
+    """Let counters stand still from one reading to another, where they catch up."""
+    for column in page.columns:
+        if column.type != "gauge":
+            kept = [i for i, reading in enumerate(column.index) if reading <= start or reading >= end]
+            column.index[:] = type(column.index)("I", [column.index[i] for i in kept])
+            column.value[:] = type(column.value)("d", [column.value[i] for i in kept])
+    return page
+
+
+def breathing(stop=99, readings=31):
+    """Blocks that come and go until a reading."""
+    return [0.3 + 0.01 * (min(i, stop) % 3) for i in range(readings)]
+
+
+@pytest.mark.parametrize(
+    ("served", "seconds"),
+    [
+        pytest.param(
+            Served(usage=breathing(15), waiting=rising(15, 40), e2e=9.0), 15.0, id="blocks stand still"
+        ),
+        pytest.param(
+            Served(usage=breathing(), waiting=0, e2e=0.2), None, id="blocks still come and go: long outputs"
+        ),
+        pytest.param(
+            Served(usage=breathing(15), waiting=rising(15, 40), prefill=7.0), None, id="prefills as long"
+        ),
+        pytest.param(Served(usage=0.3, running=2, e2e=0.2), None, id="as many as ended last: stale gauges"),
+        pytest.param(Served(usage=0.3, running=12, e2e=0.2), 15.0, id="more than ended last"),
+    ],
+)
+def test_an_engine_that_counts_ends_only_shows_life_by_its_blocks(served, seconds):
+    found = halted(line(hold(trt(served), STOPPED), trtllm.ENGINE))
+    assert (found.seconds if found else None) == seconds
+
+
+@pytest.mark.parametrize(
+    ("page", "state"),
+    [
+        pytest.param(hold(endpoint(running=4, waiting=rising(8, 60)), 8, 24), State.STALLED, id="vllm"),
+        pytest.param(hold(tgi(Served(waiting=rising(8, 60))), 8, 24), State.STALLED, id="tgi"),
+        pytest.param(hold(endpoint(running=4), 8, 14), State.HEALTHY, id="under ten seconds"),
+        pytest.param(
+            hold(endpoint(running=[4.0] * 9 + [0.0] * 22), 8, 24), State.HEALTHY, id="nobody was there"
+        ),
+        pytest.param(
+            hold(endpoint(running=4, seconds=90, readings=91), 8, 24),
+            State.HEALTHY,
+            id="a small part of the window",
+        ),
+    ],
+)
+def test_a_halt_that_ended_is_the_answer_to_a_window_it_fills(page, state):
+    assert judged(page).state is state
+
+
+def test_a_halt_that_ended_is_told_with_its_place():
+    found = judged(hold(endpoint(running=4, waiting=rising(8, 60)), 8, 24))
+    assert found.summary == (
+        "Stalled for 16.0 s of 30.0 s, until 6.00 s before the end: requests were pending and no token came."
+    )
+    assert found.confidence is Confidence.HIGH
+
+
+def test_a_silence_before_a_very_long_prompt_is_its_prefill():
+    page = hold(endpoint(running=4), 8, 24)
+    for column in page.columns:
+        if column.name == "vllm:prompt_tokens_total":
+            column.value[:] = type(column.value)(
+                "d", [v + 4e5 * (i >= 24) for i, v in zip(column.index, column.value, strict=True)]
+            )
+    assert paused(case_of(page).timeline) is None

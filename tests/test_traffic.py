@@ -12,8 +12,6 @@ from kvdoctor import metrics as m
 from kvdoctor.traffic import (
     COHORT_REQUESTS,
     COHORT_SHARE,
-    MOST_STEPS,
-    RIDGE_TOKENS,
     SHORT_REQUESTS,
     Traffic,
     kv_in_flight,
@@ -111,37 +109,6 @@ def test_without_a_rate_there_is_no_queue_time(numbers):
 
 def test_gaps_per_second_times_the_mean_gap_is_the_number_in_decode():
     assert traffic(first_tokens=300, outputs=11, itl_mean=0.05, seconds=30).decode_batch == pytest.approx(5.0)
-
-
-# -- time in prefill ---------------------------------------------------------------------------------------
-
-
-def test_time_in_prefill_is_the_smaller_of_two_bounds():
-    even = traffic(prefill_mean=1.0)
-    assert even.prefill_share == 0.0
-    gaps = {0.01: 3000, 0.5: 800}
-    stretched = traffic(itl_buckets=gaps, itl_sum=3000 * 0.008 + 800 * 0.4, prefill_mean=0.03)
-    assert stretched.prefill_share == pytest.approx(200 * 0.03 / 30)
-
-
-def test_time_in_prefill_is_never_more_than_all_of_it():
-    gaps = {0.01: 3000, 5.0: 800}
-    assert traffic(itl_buckets=gaps, itl_sum=3000, prefill_mean=100).prefill_share <= 1.0
-
-
-@pytest.mark.parametrize(
-    ("buckets", "share"),
-    [
-        pytest.param({RIDGE_TOKENS: 501, 512.0: 499}, 0.0, id="under half of the steps are full"),
-        pytest.param({RIDGE_TOKENS: 500, 512.0: 500}, 0.9, id="half of the steps are full"),
-        pytest.param({RIDGE_TOKENS: 1000}, 0.0, id="none is"),
-    ],
-)
-def test_in_full_steps_prompt_tokens_have_their_share(buckets, share):
-    assert MOST_STEPS == 0.5
-    seen = traffic(step_buckets=buckets, computed=36_000)
-    assert seen.mixed_share == share
-    assert seen.prefill_share == share
 
 
 @pytest.mark.parametrize(

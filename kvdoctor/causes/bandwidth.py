@@ -46,11 +46,9 @@ def read_range(case: Case) -> tuple[float, float, float, float] | None:
 
     KV low counts shared blocks once (what is pinned in the pool), KV high each sequence's own context.
     """
-    ranks = len(case.timeline.ranks)
-    batch, context = case.traffic.decode_batch, case.traffic.context
+    batch, context = case.batch, case.traffic.context
     if batch is None or context is None:
         return None
-    batch = max(1.0, batch / ranks)
     read = case.machine.step(batch, context)
     if read is None:
         return None

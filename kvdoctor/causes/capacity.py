@@ -8,6 +8,7 @@ from kvdoctor.causes import hostdisk
 from kvdoctor.causes.common import NOT_EXPORTED, more_room, queue_behind_prefill
 from kvdoctor.ledger import QUEUE
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
+from kvdoctor.steps import perhaps_full
 from kvdoctor.units import count, duration, percent
 from kvdoctor.waiting import FULL
 
@@ -17,6 +18,12 @@ MAIN = 0.5
 HELD = 0.8
 """Share of the readings at which exactly the highest number runs, from which a limit may hold the batch too: blocks
 free up one by one and fit requests of all sizes, so that a batch which they limit goes up and down."""
+
+_HITS = Gap(
+    "prompt tokens computed",
+    "how many prompt tokens hit is not told; if few do, the steps are full of them and the full pool is a symptom",
+    "read the engine's log of its prefill batches beside the page, or upgrade it (SGLang counts hits from 0.4.6)",
+)
 
 
 def _usage(case: Case) -> Evidence:
@@ -109,6 +116,11 @@ def admission(case: Case) -> Finding:
     why = f"Requests wait {duration(queue)} for a place, mostly while the pool has no room for one more."
     if behind:
         why += f" {percent(behind)} of the time goes to prefill, which a larger pool would not shorten."
+    if perhaps_full(case.traffic):
+        why += " The steps may be full of prompts, and then a larger pool would not help."
+        return Finding(
+            Bound.CAPACITY, Verdict.POSSIBLE, "admission", why, Metric.TTFT, cost, None, evidence, (_HITS,)
+        )
     return Finding(
         Bound.CAPACITY, Verdict.LIKELY, "admission", why, Metric.TTFT, cost, cost, evidence,
         _limit(case), (_bigger_pool(case, cost),),

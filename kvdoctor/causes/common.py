@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
 from kvdoctor.model import Gap
+from kvdoctor.steps import PACES, prefill_share
 
 NO_TRAFFIC = Gap(
     "traffic", "the window holds nothing to judge this by", "run again under the usual load, or for longer"
@@ -23,10 +24,6 @@ def seconds_per_computed_token(case: Case) -> float | None:
     return case.prefill * t.first_tokens / t.computed
 
 
-PACES = 0.5
-"""Share of the time spent in prefill from which the prefill itself is the pace: no chunking and no room helps."""
-
-
 def queue_behind_prefill(case: Case) -> float:
     """Share of the queue that prefill makes: the time that it takes, from `PACES` on, whatever those who wait lack.
 
@@ -34,7 +31,7 @@ def queue_behind_prefill(case: Case) -> float:
     no prompt faster. Where sequences were preempted the prefill is in part the pool's own doing, and waiting for
     blocks is not counted.
     """
-    busy = case.traffic.prefill_share or 0.0
+    busy = prefill_share(case.traffic) or 0.0
     if busy < PACES:
         return 0.0
     return busy * (1 - case.waits.blocks) if case.traffic.preemptions else busy
@@ -48,6 +45,11 @@ def more_room(case: Case, otherwise: str) -> str:
     return f"lift --num-gpu-blocks-override, which holds the pool at {held:,} blocks whatever memory there is"
 
 
+TAIL_GAPS = 5
+"""Gaps above twice the mode below which a tail is an accident."""
+SMALL_PIECE = 256 * 1024
+"""Bytes of one load or descriptor below which posting and fixed costs, not the link, set its time: RDMA reaches a
+quarter of its rate at 64 KiB and nearly all of it at 1 MiB (roofline guide, section 7)."""
 FROM_OUTSIDE = 0.75
 """Share of the prompt tokens that an outer tier delivers, from which their loads may be most of what prefill takes: it
 suffices that a token loads three times as fast as it computes."""

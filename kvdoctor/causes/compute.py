@@ -7,38 +7,45 @@ from kvdoctor.case import COST, NOTICED, Case
 from kvdoctor.causes.common import (
     NO_TRAFFIC,
     NOT_EXPORTED,
-    PACES,
+    TAIL_GAPS,
     UNCOUNTED,
     queue_behind_prefill,
     unseen_loads,
 )
 from kvdoctor.ledger import IN_STEP, PREFILL, QUEUE, STEP_UNDER_WAY
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
+from kvdoctor.steps import PACES, prefill_share
 from kvdoctor.units import duration, percent
 
 MAIN = 0.4
 """Share of TTFT from which prefill is its main part: no other part can then be half as large again."""
 BESIDE = 0.2
 """Share of the mean ITL, lost beside prefill, from which decode clearly suffers."""
-TAIL_GAPS = 5
-"""Gaps above twice the mode below which a tail is an accident."""
 WITNESS = 0.5
 """Prefill seconds of all requests over the decode excess that they should explain, from which they do."""
 POOR_ACCEPT = 0.3
 """Accepted over drafted tokens below which a verify step of several tokens gains little."""
 
+_UNEXPLAINED = Gap(
+    "itl tail", "long gaps without prefill to explain them", "look at stacks during a long gap"
+)
+
+
+def _prefill(verdict: Verdict, why: str, cost: float = 0.0, evidence: tuple[Evidence, ...] = (),
+             gaps: tuple[Gap, ...] = (), advice: tuple[Advice, ...] = ()) -> Finding:  # fmt: skip
+    metric, gain = Metric.TTFT if cost else None, cost if verdict is Verdict.LIKELY else None
+    return Finding(Bound.COMPUTE, verdict, "prefill", why, metric, cost, gain, evidence, gaps, advice)
+
 
 def prefill(case: Case) -> Finding:
     """Prefill is the main part of TTFT, or fills the steps so that everything waits for it."""
     if case.ttft is None:
-        return Finding(
-            Bound.COMPUTE, Verdict.NO_DATA, "prefill", "No first token in the window.", gaps=(NO_TRAFFIC,)
-        )
+        return _prefill(Verdict.NO_DATA, "No first token in the window.", gaps=(NO_TRAFFIC,))
     if case.untold:
         why = "What TTFT is made of is not told: neither queue nor prefill."
-        return Finding(Bound.COMPUTE, Verdict.NO_DATA, "prefill", why, gaps=(NOT_EXPORTED,))
+        return _prefill(Verdict.NO_DATA, why, gaps=(NOT_EXPORTED,))
     own = case.ttft.part(PREFILL)
-    busy = case.traffic.prefill_share or 0.0
+    busy = prefill_share(case.traffic) or 0.0
     behind = case.ttft.part(STEP_UNDER_WAY) * busy
     queued = case.ttft.part(QUEUE) * queue_behind_prefill(case)
     cost = own + behind + queued
@@ -48,32 +55,25 @@ def prefill(case: Case) -> Finding:
         case.evidence("queue before steps full of prefill", queued, "seconds", of=(m.QUEUE, m.WAITING)),
         *_busy_with_prompts(case, busy),
     )
-    if case.of_ttft(cost) < MAIN or case.share(cost) < COST or cost < NOTICED:
-        why = f"Prefill is {percent(case.of_ttft(cost))} of TTFT, {duration(cost)}"
-        why += "." if case.of_ttft(cost) < MAIN else ", too little to matter."
-        return Finding(Bound.COMPUTE, Verdict.RULED_OUT, "prefill", why, evidence=evidence)
+    share = case.of_ttft(cost)
+    if share < MAIN or case.share(cost) < COST or cost < NOTICED:
+        why = f"Prefill is {percent(share)} of TTFT, {duration(cost)}"
+        why += "." if share < MAIN else ", too little to matter."
+        return _prefill(Verdict.RULED_OUT, why, evidence=evidence)
     if unseen_loads(case):
-        why = f"Prefill is {percent(case.of_ttft(cost))} of TTFT, computing or loading: {UNCOUNTED.reason}."
-        return Finding(
-            Bound.COMPUTE, Verdict.POSSIBLE, "prefill", why, Metric.TTFT, cost, None, evidence, (UNCOUNTED,)
-        )
+        why = f"Prefill is {percent(share)} of TTFT, computing or loading: {UNCOUNTED.reason}."
+        return _prefill(Verdict.POSSIBLE, why, cost, evidence, (UNCOUNTED,))
     why = f"{duration(cost)} of {duration(case.ttft.seconds)} TTFT is the computing of prompt tokens."
-    advice = (
-        Advice(
-            "compute fewer prompt tokens: shorter prompts, or more hits (see hit_rate and capacity)",
-            f"0 to {duration(cost)} of TTFT, in proportion to the tokens left out",
-            Basis.UPPER_BOUND,
-            cost / 2,
-        ),
-        Advice(
-            "give prefill more FLOPs: fp8, more cards",
-            f"{duration(cost / 2)} of TTFT with twice the FLOPs",
-            Basis.UPPER_BOUND,
-            cost / 2,
-        ),
-    )
-    return Finding(
-        Bound.COMPUTE, Verdict.LIKELY, "prefill", why, Metric.TTFT, cost, cost, evidence, (), advice
+    return _prefill(Verdict.LIKELY, why, cost, evidence, (), _less_prefill(cost))
+
+
+def _less_prefill(cost: float) -> tuple[Advice, ...]:
+    fewer = "compute fewer prompt tokens: shorter prompts, or more hits (see hit_rate and capacity)"
+    in_proportion = f"0 to {duration(cost)} of TTFT, in proportion to the tokens left out"
+    twice = f"{duration(cost / 2)} of TTFT with twice the FLOPs"
+    return (
+        Advice(fewer, in_proportion, Basis.UPPER_BOUND, cost / 2),
+        Advice("give prefill more FLOPs: fp8, more cards", twice, Basis.UPPER_BOUND, cost / 2),
     )
 
 
@@ -88,12 +88,17 @@ def _busy_with_prompts(case: Case, busy: float) -> tuple[Evidence, ...]:
     )
 
 
+def _interference(verdict: Verdict, why: str, cost: float = 0.0, evidence: tuple[Evidence, ...] = (),
+                  gaps: tuple[Gap, ...] = (), advice: tuple[Advice, ...] = ()) -> Finding:  # fmt: skip
+    metric, gain = Metric.ITL if cost else None, cost if cost and not gaps else None
+    return Finding(Bound.COMPUTE, verdict, "interference", why, metric, cost, gain, evidence, gaps, advice)
+
+
 def interference(case: Case) -> Finding:
     """Prefill of other requests runs inside decode steps and stretches them."""
     tail = case.traffic.tail
     if case.itl is None or tail is None:
-        why = "No output gap in the window."
-        return Finding(Bound.COMPUTE, Verdict.NO_DATA, "interference", why, gaps=(NO_TRAFFIC,))
+        return _interference(Verdict.NO_DATA, "No output gap in the window.", gaps=(NO_TRAFFIC,))
     part = case.itl.part(IN_STEP)
     cost = part * (case.gaps or 1.0)
     explained = _explained(case)
@@ -107,37 +112,24 @@ def interference(case: Case) -> Finding:
     )  # fmt: skip
     if case.share(cost) < COST or tail.tail < TAIL_GAPS:
         why = "Decode steps are even: no prefill to speak of runs inside them."
-        return Finding(Bound.COMPUTE, Verdict.RULED_OUT, "interference", why, evidence=evidence)
+        return _interference(Verdict.RULED_OUT, why, evidence=evidence)
     if part < BESIDE * case.itl.seconds:
         why = f"Prefill inside decode steps takes {duration(part)} of {duration(case.itl.seconds)} mean ITL."
-        return Finding(Bound.COMPUTE, Verdict.POSSIBLE, "interference", why, Metric.ITL, cost, cost, evidence)
+        return _interference(Verdict.POSSIBLE, why, cost, evidence)
     if explained is None or explained < WITNESS or not case.traffic.computed:
-        gap = Gap("itl tail", "long gaps without prefill to explain them", "look at stacks during a long gap")
         why = f"{tail.tail:.0f} long gaps, but too little prefill in the window to explain them."
         verdict = Verdict.POSSIBLE if case.traffic.computed else Verdict.RULED_OUT
-        return Finding(Bound.COMPUTE, verdict, "interference", why, Metric.ITL, cost, None, evidence, (gap,))
+        return _interference(verdict, why, cost, evidence, (_UNEXPLAINED,))
     why = f"Prefill inside decode steps takes {duration(part)} of a mean ITL of {duration(case.itl.seconds)}."
     if unseen_loads(case):
-        why += " It may be loading, not computing."
-        return Finding(
-            Bound.COMPUTE,
-            Verdict.POSSIBLE,
-            "interference",
-            why,
-            Metric.ITL,
-            cost,
-            None,
-            evidence,
-            (UNCOUNTED,),
+        return _interference(
+            Verdict.POSSIBLE, f"{why} It may be loading, not computing.", cost, evidence, (UNCOUNTED,)
         )
-    return Finding(
-        Bound.COMPUTE, Verdict.LIKELY, "interference", why, Metric.ITL, cost, cost, evidence, (),
-        _separate(case, part, cost),
-    )  # fmt: skip
+    return _interference(Verdict.LIKELY, why, cost, evidence, (), _separate(case, part, cost))
 
 
 def _separate(case: Case, part: float, cost: float) -> tuple[Advice, ...]:
-    busy = case.traffic.prefill_share or 0.0
+    busy = prefill_share(case.traffic) or 0.0
     even = f"the longest gaps shrink; the mean can fall by up to {duration(part)} of ITL"
     advice = [
         Advice(

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from kvdoctor import metrics as m
 from kvdoctor.case import COST, Case
-from kvdoctor.causes.common import NO_TIER, NO_TRAFFIC
+from kvdoctor.causes.common import NO_TIER, NO_TRAFFIC, TAIL_GAPS
 from kvdoctor.ledger import KV_STALL
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
 from kvdoctor.units import duration, percent
 
 CLEAR = 0.2
 """Share of the mean ITL in such stalls from which decode clearly suffers, as beside prefill."""
-TAIL_GAPS = 5
-"""Gaps above twice the mode below which a tail is an accident."""
 _LOADED = (m.LOAD_SECONDS, m.TIER_READ_SECONDS)
 
 

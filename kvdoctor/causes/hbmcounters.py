@@ -7,6 +7,7 @@ from dataclasses import replace
 from kvdoctor.case import Case
 from kvdoctor.causes.counters import Witness, witness
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
+from kvdoctor.steps import prefill_share
 from kvdoctor.units import percent, rate_bytes
 
 NEAR = 0.75
@@ -58,7 +59,7 @@ def _counted(seen: Witness) -> Range | None:
 
 def _differ(case: Case, modelled: Range, counted: Range) -> bool:
     less = counted[1] * AGREE < modelled[0]
-    more = counted[0] > modelled[1] * AGREE and (case.traffic.prefill_share or 0.0) < MUCH_PREFILL
+    more = counted[0] > modelled[1] * AGREE and (prefill_share(case.traffic) or 0.0) < MUCH_PREFILL
     return less or more
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvdoctor import metrics as m
 from kvdoctor.case import COST, Case
-from kvdoctor.causes.common import recompute_seconds
+from kvdoctor.causes.common import SMALL_PIECE, recompute_seconds
 from kvdoctor.causes.network_advice import Wait, advise
 from kvdoctor.ledger import KV_WAIT
 from kvdoctor.model import Bound, Evidence, Finding, Gap, Metric, Verdict
@@ -12,9 +12,6 @@ from kvdoctor.units import GB, duration, gib, rate_bytes
 
 HALF = 0.5
 """Share of the wait that the wire, or the transfers, must explain to be named (rule 14)."""
-SMALL_PIECE = 256 * 1024
-"""Bytes a descriptor below which posting, not the link, limits a transfer: RDMA reaches a quarter of its rate
-at 64 KiB and nearly all of it at 1 MiB (roofline guide, section 7)."""
 
 _LINK = Gap(
     "link",

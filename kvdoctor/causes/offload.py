@@ -5,14 +5,12 @@ from __future__ import annotations
 from kvdoctor import metrics as m
 from kvdoctor.case import COST, Case
 from kvdoctor.causes import hostdisk
-from kvdoctor.causes.common import NO_TIER, per_request, recompute_seconds
+from kvdoctor.causes.common import NO_TIER, SMALL_PIECE, per_request, recompute_seconds
 from kvdoctor.ledger import KV_LOAD, KV_WAIT
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Metric, Verdict
 from kvdoctor.units import duration, gib, rate_bytes
 from kvdoctor.waiting import FULL
 
-SMALL_PIECE = 256 * 1024
-"""Bytes a load below which fixed costs, not the link, set its time (roofline guide, section 7)."""
 DRAM_LIKE = 10e9
 """Bytes/s below which a load runs slower than any PCIe 4.0 x16 link would (26 GB/s measured): a slow tier."""
 

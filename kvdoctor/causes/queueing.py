@@ -9,6 +9,7 @@ from kvdoctor.case import COST, Case
 from kvdoctor.causes.common import NO_TRAFFIC, NOT_EXPORTED
 from kvdoctor.ledger import KV_WAIT, QUEUE
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
+from kvdoctor.steps import PACES, prefill_share
 from kvdoctor.units import count, duration, percent
 
 MAIN = 0.5
@@ -19,26 +20,23 @@ LARGER = 1.25
 FEW_TOKENS = 64
 """Tokens a step below which, without a model, more sequences are taken to be nearly free: the smallest ridge of a
 card in the table is about 150 tokens (A100, bf16)."""
-BUSY = 0.5
-"""Share of the time in prefill from which the step, not the policy, holds requests back."""
 RISE = 1.2
 """Waiting in the last third over the first, from which arrivals outrun the service."""
 
 
 def step_growth(case: Case) -> float | None:
     """Modelled step at 1.25 x the batch over the step now; None without model and ceiling."""
-    batch, context = case.traffic.decode_batch, case.traffic.context
+    batch, context = case.batch, case.traffic.context
     if batch is None or context is None:
         return None
-    batch = max(1.0, batch / len(case.timeline.ranks))
     now, then = case.machine.step_seconds(batch, context), case.machine.step_seconds(LARGER * batch, context)
     return then / now if now and then else None
 
 
 def nearly_free(case: Case) -> tuple[bool | None, str]:
     """Say whether a larger batch would cost next to nothing, and by what reasoning; None when unknown."""
-    growth, busy = step_growth(case), case.traffic.prefill_share
-    if busy is not None and busy >= BUSY:
+    growth, busy = step_growth(case), prefill_share(case.traffic)
+    if busy is not None and busy >= PACES:
         return False, f"up to {percent(busy)} of the time already goes to prefill"
     if growth is not None:
         return growth < NEARLY_FREE, f"modelled step at 1.25 x the batch: {growth:.2f} x"

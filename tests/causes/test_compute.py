@@ -7,6 +7,7 @@ from loads import case, case_of, endpoint, finding
 
 from kvdoctor.causes import compute
 from kvdoctor.model import Finding, Metric, Verdict
+from kvdoctor.steps import prefill_share
 
 GAPS = {"itl_buckets": {0.01: 3600.0, 0.5: 200.0}, "itl_sum": 3600 * 0.008 + 200 * 0.2}
 
@@ -46,7 +47,7 @@ def test_prefill_that_is_small_change_of_a_request_is_ruled_out(outputs, verdict
 def test_the_wait_for_a_step_that_is_full_of_prefill_is_prefills():
     alone = of("prefill", **GAPS, ttft_mean=0.3, prefill_mean=0.15).share_seconds
     busy = case(**GAPS, ttft_mean=0.3, prefill_mean=0.15)
-    under_way = busy.ttft.part("step_under_way") * busy.traffic.prefill_share
+    under_way = busy.ttft.part("step_under_way") * prefill_share(busy.traffic)
     assert under_way > 0
     assert alone == pytest.approx(busy.ttft.part("prefill") + under_way)
 

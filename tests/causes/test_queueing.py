@@ -8,6 +8,7 @@ from loads import case, case_of, endpoint
 from kvdoctor.causes import queueing
 from kvdoctor.machine import Machine
 from kvdoctor.model import Finding, Verdict
+from kvdoctor.steps import PACES
 
 # 0.5 s of 1 s TTFT is queue; 4 run at every reading, and the pool is nearly empty.
 LIMITED = {"ttft_mean": 1.0, "queue_mean": 0.5, "e2e_mean": 1.2, "waiting": 20, "running": 4}
@@ -112,7 +113,7 @@ def test_with_a_model_the_larger_step_is_computed(ratio, verdict):
     ],
 )
 def test_steps_full_of_prefill_are_not_free(prefill, verdict):
-    assert queueing.BUSY == 0.5
+    assert PACES == 0.5
     gaps = {"itl_buckets": {0.01: 2000.0, 0.5: 1800.0}, "itl_sum": 2000 * 0.008 + 1800 * 0.2}
     assert of(**gaps, prefill_mean=prefill, ttft_mean=2.0, queue_mean=1.2).verdict is verdict
 
