@@ -147,7 +147,7 @@ SHARED: tuple[Quantity, ...] = (
     m.HITS_RATE_GAUGE,
     m.PREEMPTIONS,
 )
-PROFILES = ("profile", "trace", "stacks", "nsys", "nsight", "py-spy", "perf", "flamegraph")
+PROFILES = ("profile", "trace", "stacks", "nsys", "nsight", "ncu", "py-spy", "perf", "flamegraph")
 """Kinds of a report's rows that tell where time goes."""
 PREFIX = "log:"
 """Raw series that come from a log are named after the quantity, behind this."""

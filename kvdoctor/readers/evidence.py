@@ -37,6 +37,7 @@ _AT_LENGTH = re.compile(
     r"(?:prompt|input|context|ctx|isl|prefix)(?: (?:length|len|size|tokens|depth))? ?=? ?(?:of |at )?"
     r"(?:\d+k? )?(\d+(?:\.\d+)?)(k?)(?![\w.])|(\d+(?:\.\d+)?)(k?) (?:tokens? (?:of )?)?(?:prompt|input|context|ctx)"
 )
+_TAIL = re.compile(r"(?:%|percent) (of [\w ]{1,40})$")
 _WHILE = re.compile(r"\b(?:while|with|at) running ?= ?(\d+)")
 _WITH = re.compile(r"\bwith (one|two|three|four|five|six|eight|ten|\d+) (?:requests|sequences|users|reqs)")
 _WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "eight": 8, "ten": 10}
@@ -129,7 +130,10 @@ def _row(number: int, row: Mapping[str, object]) -> Iterable[Stated]:
 def _numbers(name: str, kind: str, value: str, labels: Labels) -> Iterable[Stated]:
     lead = normal(re.split(r"\d", value, maxsplit=1)[0])
     told = figures(value)
+    tail = _TAIL.search(value)
     found = [(quantity_of(name, figure.kind, kind), figure) for figure in told]
+    if tail and len(told) == 1 and told[0].kind == "ratio":
+        found = [(quantity_of(f"{name} {normal(tail[1])}", "ratio", kind), told[0])]
     if len(told) == 1 and found[0][0] is None and lead:
         found = [(quantity_of(f"{name} {lead}", told[0].kind, kind), told[0])]
     kept = [(quantity, figure) for quantity, figure in found if quantity is not None]

@@ -17,12 +17,14 @@ _BARE = re.compile(r"[~<>≈]?\s?\d[\d.,]*[kKM]?")
 _UNIT = re.compile(r"\d\s?([A-Za-zµμ%]+(?:/[A-Za-z]+)?)\s*$")
 _NAMED_UNIT = re.compile(
     r"(?:\(|\bin |[_ ])(ms|sec|secs|seconds|us|µs|[KMGT]i?B/s|Gbps|tok/s|tokens/s|req/s|%)\)?$"
-    r"|\((s|min)\)$|\bin (s)$"
+    r"|\((s|min)\)$|\bin (s)$|^(tok/s|tokens/s|req/s)(?= )"
+    r"|_(seconds|ms)(?= (?:mean|avg|average|median|max|p\d\d)$)"
 )
 _BEHIND = re.compile(r"([~<>≈]?\s?\d[\d.,]*\s?[A-Za-zµμ%]+(?:/[A-Za-z]+)?)\s+\(?([A-Za-z][^()]{0,60}?)\)?")
 _AHEAD = re.compile(r"([A-Za-z][^:=()]{0,60}?)\s?[:=]\s?([~<>≈]?\s?\d[^:=]{0,40})")
 _LED = re.compile(r"([A-Za-z][^\d:=()]{0,60}?) ([~<>≈]?\d[\d.,]*[kKM]?\s?[A-Za-zµμ%]+(?:/[A-Za-z]+)?)")
-_CUT = re.compile(r"; |, | / | -> | → ")
+_CUT = re.compile(r"; |, | / | -> | → | while | whereas | but | and ")
+_DIGIT = re.compile(r"\d")
 _WHOLE = re.compile(r" (?:out )?of (?:the |about |a |~)?(?=\d)")
 MOST = 6
 """Sides that a row may tell at most; more are a list of something else."""
@@ -36,7 +38,9 @@ _SHARES = {
     lm.GPU_TIME: lm.KERNEL_SHARE,
 }
 """What a time is of its whole."""
-_POOL = re.compile(r"\b(kv|cache|pool)\b.*\b(used|in use|occupied|allocated|blocks|pages)\b")
+_POOL = re.compile(
+    r"\b(kv|cache|pool)\b.*\b(used|in use|occupied|allocated|blocks|pages)\b|\b(blocks|pages) (used|in use|allocated)\b"
+)
 
 
 def parts(name: str, value: str, note: str) -> list[tuple[str, str]]:
@@ -44,14 +48,34 @@ def parts(name: str, value: str, note: str) -> list[tuple[str, str]]:
     name, value = (_AGAINST.sub(" / ", text) for text in (name, _united(name, value, note)))
     names, values = (re.split(r"\s+/\s+", text) for text in (name, value))
     if len(values) > 1:
-        values = _same_unit(values)
+        values = [_united(name, one, note) for one in _same_unit(values)]
     if len(names) == len(values) and len(names) > 1:
+        counted = _counted(names)
+        if counted:
+            return list(zip(counted, values, strict=True))
         kinds = {figure.kind for text in values for figure in figures(text)} or {""}
         return list(zip(whole_names(names, kinds), values, strict=True))
     sides = re.split(r"\s+/\s+", note)
     if len(names) == 1 and len(sides) == len(values) > 1:
         return [(f"{name}, {side}", one) for side, one in zip(sides, values, strict=True)]
     return _labelled(name, value) or [(name, value)]
+
+
+def _counted(names: Sequence[str]) -> list[str]:
+    """`TTFT at 1k / 8k / 32k prompt`: what stands before and behind the numbers belongs to all; else nothing."""
+    words = [name.split() for name in names]
+    place = max((i for i, word in enumerate(words[0]) if _DIGIT.search(word)), default=-1)
+    head, tail = words[0][:place], words[-1][1:]
+    if place < 1 or not tail or words[0][place + 1 :] not in ([], tail):
+        return []
+    if (
+        not all(_DIGIT.search(each[0]) and each[1:] in ([], tail) for each in words[1:] if each)
+        or [] in words
+    ):
+        return []
+    return [
+        " ".join((*head, number, *tail)) for number in (words[0][place], *(each[0] for each in words[1:]))
+    ]
 
 
 def _united(name: str, value: str, note: str) -> str:

@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable
 from kvdoctor import logmetrics as lm
 from kvdoctor import metrics as m
 from kvdoctor.quantity import Quantity
-from kvdoctor.readers.vocabulary import BY_KIND, LATE, NAMES, SETUP, TIME
+from kvdoctor.readers.vocabulary import BY_KIND, LATE, NAMES, SETUP, TIME, UNIT_ALONE
 
 _REPEATS = re.compile(
     r"\b(identical|repeated|exact same|same|known|shared|common) ([\w.]+ ){0,2}"
-    r"(prompts?|requests?|prefix|prefixes|messages?|system|documents?|context|questions?|conversation)\b"
+    r"(prompts?|requests?|prefix|prefixes|messages?|system|documents?|context|questions?|conversation|calls?|turns?)\b"
     r"|\b(sent|run|asked|issued|submitted) (again|twice|(three|\d+) times)\b|\b(re ?sent|replay\w*)\b"
 )
 _ALONE = re.compile(
@@ -22,7 +22,7 @@ _ANEW = re.compile(r"full prompt re ?process|re ?process\w* (of )?the (full|whol
 _DIFFER = re.compile(r"\b(differ\w*|mismatch\w*|not (equal|the same|identical)|unequal)\b")
 _FRONT = re.compile(
     r"system (prompt|message)|\btool (definitions?|lists?|schemas?)|chat template"
-    r"|(front|beginning|start|head) of (the|each|every) prompt|prompt prefix"
+    r"|(front|beginning|start|head) of (the|each|every) prompt|prompt (prefix|head|start)"
 )
 _CHANGES = re.compile(
     r"\b(time ?stamp|date ?time|clock|(current|time of) (time|day|date)|"
@@ -59,11 +59,14 @@ def normal(text: str) -> str:
     return re.sub(r"[\s_:,#-]+", " ", text.lower()).strip()
 
 
-def quantity_of(name: str, kind: str, row: str = "") -> Quantity | None:
-    """Return the quantity that a name, the kind of its figure and the kind of its row stand for."""
+def quantity_of(name: str, kind: str, row: str = "", *, alone: bool = True) -> Quantity | None:
+    """Return the quantity that a name, the kind of its figure and the kind of its row stand for.
+
+    Unless `alone` is False a unit that leaves no choice is enough.
+    """
     if row in SETUP and kind in TIME:
         return None
-    for known in (*BY_KIND.get(row, ()), *NAMES, *LATE):
+    for known in (*BY_KIND.get(row, ()), *NAMES, *LATE, *(UNIT_ALONE if alone else ())):
         unless = known.unless
         if kind in known.kinds and known.pattern.search(name) and not (unless and unless.search(name)):
             return known.quantity
@@ -72,7 +75,7 @@ def quantity_of(name: str, kind: str, row: str = "") -> Quantity | None:
 
 def named(name: str, kinds: Collection[str]) -> frozenset[Quantity]:
     """Return every quantity that a name may stand for with figures of these kinds."""
-    return frozenset(q for kind in kinds if (q := quantity_of(name, kind)) is not None)
+    return frozenset(q for kind in kinds if (q := quantity_of(name, kind, alone=False)) is not None)
 
 
 def facts(kind: str, name: str, value: str) -> Iterable[tuple[Quantity, float]]:
@@ -106,7 +109,9 @@ def facts(kind: str, name: str, value: str) -> Iterable[tuple[Quantity, float]]:
         )
     elif re.search(r"no enable prefix caching|disable radix cache", name) and _YES.match(words):
         yield lm.CACHING, 0.0
-    if kind in ("log", "metric") and re.search(r"preempt|retract", name) and not re.search(r"\d", value):
+    if kind == "log" and re.search(r"\bis preempted\b|\bretract requests\b", words):
+        yield m.PREEMPTIONS, 1.0
+    elif kind in ("log", "metric") and re.search(r"preempt|retract", name) and not re.search(r"\d", value):
         yield m.PREEMPTIONS, 1.0
         if "swap" in words:
             yield lm.SWAPS, 1.0

@@ -42,6 +42,7 @@ NAMES: tuple[Name, ...] = (
     _name(m.SWAPPED, r"\bswapped\b", PLAIN),
     _name(lm.QUEUE_SHARE, rf"^{_PART}(?=.*\b(queue|waiting|queued|queueing)\b)", RATIO),
     _name(lm.PREFILL_SHARE, rf"^{_PART}(?=.*\bprefill)", RATIO, r"cache|hit|served|transfer|util"),
+    _name(m.PREEMPTIONS, r"preempt|retract", PLAIN),
     _name(m.KV_CACHE_USAGE, r"\b(kv|token|gpu cache|block pool)\b.*\b(usage|utili[sz]ation|use|full|occup\w+)\b", SHARE,
           r"cpu kv|hit|memory util"),
     _name(lm.EXTERNAL_HIT_RATE, r"external.*hit rate|\b(served|found|hit|loaded|read) (from|by|in) (the |a )?(\w+ )?"
@@ -56,14 +57,17 @@ NAMES: tuple[Name, ...] = (
     _name(lm.TIER_HIT, r"^hits?( to load| tokens?)?$|lmcache hit", PLAIN),
     _name(lm.TIER_NEED, r"need to load", PLAIN),
     _name(m.WAITING, r"\b(waiting|pending|queued)\b.* running ?=", PLAIN),
-    _name(m.RUNNING, r"\brunning\b|running req|active requests", PLAIN, "time"),
-    _name(lm.QUEUED, r"queue.*time|time .*\bqueue|wait(ing)? time|queue (latency|delay|wait)|\bwaits? (in|before|of)\b",
+    _name(m.RUNNING, r"\brunning\b|running req|(active|processing) requests|requests processing", PLAIN,
+          r"time|\bmax"),
+    _name(lm.QUEUED, r"queue.*time|time .*\bqueue|in (the )?queue|wait(ing)? time|queue (latency|delay|wait)|"
+          r"\bwaits? (in|before|of)\b",
           TIME),
-    _name(m.WAITING, r"\b(waiting|pending|queued)\b|queue (length|size|depth|req)|^queue$|num queue|in (the )?queue",
+    _name(m.WAITING, r"\b(waiting|pending|queued|deferred)\b|queue (length|size|depth|req)|^queue$|num queue|"
+          r"in (the )?queue",
           PLAIN, "time"),
-    _name(m.PREEMPTIONS, r"preempt|retract", PLAIN),
     _name(lm.NO_SPACE, r"(no|find) (free )?space.*kv|kv.*(no|out of) space", PLAIN),
-    _name(lm.STALL_BESIDE, r"\b(froze|frozen|freez\w*|stall\w*|block\w*|paus\w*|gaps?)\b.*\bprefill|"
+    _name(lm.STALL_BESIDE, r"\b(itl|tpot|tbt)\b.*\b(while|during|when|beside|under)\b.*\bprefill|"
+          r"\b(froze|frozen|freez\w*|stall\w*|block\w*|paus\w*|gaps?)\b.*\bprefill|"
           r"\bprefill.*\b(froze|frozen|freez\w*|stall\w*|block\w*|paus\w*)\b", TIME, "block size"),
     _name(lm.PREFILL_TIME, r"^prompt (eval|processing)( time)?\b|prefill (time|took|duration|latency)|"
           r"^prefill( of [\w ]+)?$", TIME, "chunk"),
@@ -72,6 +76,7 @@ NAMES: tuple[Name, ...] = (
           r"prompt processing( speed| rate)?$|\bpp ?\d+$", RATE),
     _name(lm.OFFERED, r"(request|arrival|offered|send\w*) (rate|load)|\bqps\b|offered|arriv\w+|\brps\b", PER_SECOND,
           "served|throughput|achieved"),
+    _name(lm.OFFERED, r"\bsen[dt]\b|submitted|incoming", ("req/s",)),
     _name(lm.SERVED, r"request throughput|requests? (per second|served)|completed requests per", PER_SECOND),
     _name(lm.SERVED, r"throughput|served|completed|finished|processing speed|achieved|processed", ("req/s",)),
     _name(lm.PROMPT_RATE, r"(prompt|input) (throughput|tokens? (per second|throughput|rate|/ ?s)|tok/s|tps)", RATE),
@@ -99,8 +104,8 @@ NAMES: tuple[Name, ...] = (
     _name(lm.STORE_RATE, r"\b(store|save|put|backup|offload)\b", BYTE_RATE, r"\bread\b"),
     _name(lm.RECOMPUTE_TIME, r"recomput|re ?prefill|computing (it|them|the same)|prefill\w* (it|them|the same|instead|"
           r"from scratch)", TIME, "preempt"),
-    _name(lm.LOAD_TIME, r"retriev|\b(load|fetch|prefetch|onboard|get|swap in|load ?back|restore|reload)\b", TIME,
-          r"model|weight|average|(under|at|high|low) load|start"),
+    _name(lm.LOAD_TIME, r"retriev|\b(load|loading|fetch|fetching|prefetch|onboard|get|swap in|load ?back|"
+          r"restore|restoring|reload)\b", TIME, r"model|weight|average|(under|at|high|low) load|start"),
     _name(lm.LOAD_RATE, r"retriev|\b(load|fetch|prefetch|onboard|get|swap in|load ?back|restore|reload)\b|"
           r"\b(disk|ssd|nvme|storage|store|tier|host|cpu) read\b", BYTE_RATE, "model|weight"),
     _name(lm.ACCEPT_LENGTH, r"accept\w* (length|len)\b", PLAIN),
@@ -119,12 +124,12 @@ NAMES: tuple[Name, ...] = (
     _name(lm.PREFILL_TOKENS, r"max prefill tokens", PLAIN),
     _name(lm.BLOCK, r"block size|page size|chunk size|tokens per block", PLAIN, r"\bmax\b"),
     _name(lm.MAX_RUNNING, r"max num seqs|max running req|max concurrent req|max batch size|"
-          r"max (running|concurrent) (requests|sequences|seqs)|^(n )?parallel$", PLAIN),
+          r"max (running|concurrent) (requests|sequences|seqs)|num parallel|^(n )?parallel$", PLAIN),
     _name(lm.MAX_LENGTH, r"max model len|context length|context len|max seq", PLAIN),
     _name(lm.FULL_LENGTH, r"maximum concurrency|max concurrency", PLAIN),
     _name(lm.POOL_TOKENS, r"kv cache (size|capacity|tokens)|kv pool|kv capacity|max total num tokens|paged kv cache",
           PLAIN),
-    _name(lm.DRAM_ACTIVE, r"dram active|\bmbu\b|bandwidth util|hbm util|dram util", SHARE),
+    _name(lm.DRAM_ACTIVE, r"dram (active|throughput)|\bmbu\b|(bandwidth|hbm|dram) util|hbm throughput", SHARE),
     _name(lm.TENSOR_ACTIVE, r"\b(tensor (core|pipe)?s? ?(active|util\w*|busy)|tensor (active|cores?|pipe)|mfu)\b",
           SHARE),
     _name(lm.GPU_IDLE, r"\bgpus?\b.*\b(idle|starv\w*|wait\w*|bubbles?)\b|\b(idle|bubbles?)\b.*\bgpus?\b", RATIO),
@@ -140,10 +145,10 @@ NAMES: tuple[Name, ...] = (
     _name(lm.WEIGHTS, r"weight", BYTES),
     _name(lm.WALL, r"wall|total time|elapsed|duration|run time|\b(first|second|third|cold|warm) run\b", TIME),
     _name(lm.REQUEST_TIME, r"latency|response time|e2e|end to end", TIME),
-    _name(lm.NETWORK_SHARE, r"all ?reduce|nccl|collective|all ?(to|2) ?all|all ?gather", RATIO,
+    _name(lm.NETWORK_SHARE, r"all ?reduce|nccl|collective|communicat|\bcomms?\b|all ?(to|2) ?all|all ?gather", RATIO,
           "regress|slower|faster"),
     _name(lm.MOVE_SHARE, r"mem ?cpy|\b(d2h|h2d|dtoh|htod)\b|(device to host|host to device|offload|swap|kv) (cop\w+|"
-          r"load\w*|transfers?)", RATIO, "hit|usage|faster|slower"),
+          r"load\w*|transfers?)|swap (in|out)", RATIO, "hit|usage|faster|slower"),
     _name(lm.HOST_SHARE, r"schedul|tokeniz|python|\bgil\b|\bcpu\b|hash|serial|process|event loop|look ?up|"
           r"idle gap|host gap|launch|grammar|bitmask", RATIO,
           r"cache|memory|hit|usage|of (the )?cpu|cpu\(s\)|faster|slower"),
@@ -157,8 +162,9 @@ _COLLECTIVE = _name(
 PROFILED: tuple[Name, ...] = (
     _COLLECTIVE,
     _name(lm.HOST_TIME, r"schedul|tokeniz|python|\bcpu\b|hash|serial|preprocess|postprocess|event loop|look ?up|"
-          r"idle gap|gap between|launch|bubble|grammar|bitmask", TIME),
-    _name(lm.GPU_TIME, r"forward|kernel|\bgpu\b|model exec|graph exec|attention|decode step|gemm|matmul", TIME),
+          r"\bidle\b|gap between|launch|bubble|grammar|bitmask", TIME),
+    _name(lm.GPU_TIME, r"forward|kernel|\bgpu\b|model exec|execute model|run model|graph exec|"
+          r"attention|decode step|gemm|matmul", TIME),
 )  # fmt: skip
 """Times in rows of a profile."""
 LATE: tuple[Name, ...] = (
@@ -170,6 +176,16 @@ LATE: tuple[Name, ...] = (
 )  # fmt: skip
 """The same, more narrowly, in any row whose name stands for nothing else."""
 
+UNIT_ALONE: tuple[Name, ...] = (
+    _name(lm.SERVED, r"", ("req/s",)),
+    _name(
+        lm.GENERATION_RATE,
+        r"",
+        ("tokens/s",),
+        r"prompt|input|prefill|read|write|load|stor|retriev|transfer|\bpp\b",
+    ),
+)
+"""What a unit stands for where the name tells only of which run the figure is."""
 ASKED: tuple[Name, ...] = (_name(lm.CONCURRENCY, r"max(imum)? (request )?concurrency|^concurrency", PLAIN),)
 """What clients were told to do; an engine says of its own pool how many requests of full length fit at most."""
 RATED: tuple[Name, ...] = (_name(lm.LINK_RATED, _LINKS, BYTE_RATE, r"measured|achieved|reached"),)

@@ -56,7 +56,8 @@ _FEATURES: tuple[tuple[str, Bound, str | None, bool], ...] = (
      r"sdpa", Bound.COMPUTE, None, False),
 )  # fmt: skip
 """What runs may differ in, which bound it speaks for, and whether it does so only where it makes things worse."""
-_LETTER = re.compile(r"\b[a-z]\b")
+_NUMBERS = re.compile(r"\b([a-z]|[\d.]+)(?=\s|$)")
+"""What names a side, and not a thing."""
 _MEASURE = re.compile(r"\b(prefill|decode|scheduling|tokenizer) (rate|throughput|speed|time)\b")
 """What is measured, not what was changed."""
 _NEGATED = re.compile(r"\b(without|no|off|disabled?|skip|bypass|not)\b")
@@ -118,7 +119,7 @@ def _feature(worse: Said, better: Said) -> tuple[Bound, str | None, str, bool] |
         return None
     text = " ".join(w for s in (worse, better) for w in words(s).split() if w in differ)
     both = " ".join(_tokens(worse) & _tokens(better))
-    if not _LETTER.sub("", _SIDES.sub("", text)).strip() or (_NEGATED.search(text) and TIER.search(both)):
+    if not _NUMBERS.sub("", _SIDES.sub("", text)).strip() or (_NEGATED.search(text) and TIER.search(both)):
         text = _MEASURE.sub("", words(worse))
     for pattern, bound, subclass, costs in _FEATURES:
         if re.search(pattern, text):
@@ -195,12 +196,30 @@ def _toggles_caching(a: Said, b: Said) -> bool:
 _ROUTED = re.compile(r"rout|round robin|load balanc|sticky|affinity")
 
 
+_SWITCHES = frozenset(
+    (
+        "with",
+        "without",
+        "on",
+        "off",
+        "enabled",
+        "disabled",
+        "before",
+        "after",
+        "since",
+        "old",
+        "new",
+        "upgrade",
+    )
+)
+
+
 def hit_rate_fell(view: LogView) -> Opinion | None:
     """The hit rate is much lower with one thing changed."""
     for _, a, b in _pairs(view, (m.HITS_RATE_GAUGE,)):
         differ = _tokens(a) ^ _tokens(b)
         routed = bool(_ROUTED.search(" ".join(differ)))
-        changed = routed or differ & {"with", "without", "on", "off", "enabled", "disabled"}
+        changed = routed or differ & _SWITCHES
         if abs(a.value - b.value) >= HIT_DROP and changed:
             high, low = max(a.value, b.value), min(a.value, b.value)
             why = f"With one thing changed, the hit rate is {percent(low)} in place of {percent(high)}."

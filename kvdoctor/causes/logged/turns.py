@@ -15,6 +15,7 @@ _TURN = re.compile(
     r"\b(first|second|third|cold|warm ?up|warm|query|again|re ?run|re ?sent|repeat(?:ed)?)\b"
     r"(?: (?:identical )?(?:turn|round|run|request|prompt|call|time))?"
 )
+_SAME = re.compile(r"\b(same|identical|exact)\b")
 _FIRST = ("first", "cold", "warmup", "warm up", "0")
 
 
@@ -30,7 +31,7 @@ def turns(rows: Iterable[Said]) -> Mapping[str, dict[int, float]]:
     for said in rows:
         turn = _TURN.search(words(said))
         if turn:
-            stem = _TURN.sub("", words(said)).strip()
+            stem = _SAME.sub("", _TURN.sub("", words(said))).strip()
             found.setdefault(stem, {}).setdefault(_number(turn[1] or turn[2]), said.value)
     return found
 
