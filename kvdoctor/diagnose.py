@@ -102,15 +102,17 @@ def _nothing(recording: Recording) -> Diagnosis:
 def _notes(main: Judged, others: list[Judged]) -> tuple[str, ...]:
     """What is said beside the verdict: other engines, the load, routing, layers, the host, the side of a pair."""
     lines = []
+    own = target_info(main.case)
     for judged in others:
         finding, info = judged.judgement.finding, target_info(judged.case)
         what = story.bound_name(finding.bound, finding.subclass) if finding else judged.judgement.state.value
-        lines.append(f"{info.role or info.engine} at {info.url}: {what}")
+        which = f" for {info.model}, beside {own.model} on one page" if info.url == own.url else ""
+        lines.append(f"{info.role or info.engine} at {info.url}{which}: {what}")
     lines += filter(None, (overview.closed_loop(main.case), _routing(main, others)))
     lines += filter(None, (overview.disputed_start(main.case),))
     lines += around.notes(main.case)
     lines += host_notes(main.case.host) if main.case.host else ()
-    role = target_info(main.case).role
+    role = own.role
     if role == "decode":
         lines.append(
             "This is the decode side of a pair: its TTFT is not the user's, who also waits for prefill."

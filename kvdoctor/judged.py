@@ -15,6 +15,7 @@ from kvdoctor.joined import Joined, layer_lines
 from kvdoctor.judge import Judgement, judge
 from kvdoctor.machine import machine
 from kvdoctor.model import Metric, State
+from kvdoctor.models import apart, several
 from kvdoctor.recording import Recording, Source
 from kvdoctor.segment import chosen, restarts
 from kvdoctor.service import Objective
@@ -86,15 +87,21 @@ def judge_engines(recording: Recording) -> list[Judged]:
     """Judge every engine, each with its host and with the KV layers around it."""
     sources = [source for source in recording.sources if source.kind != KIND]
     seen = [(source, recognise((c.name, c.labels) for c in source.columns)) for source in sources]
-    engines = [(source, engine) for source, engine in seen if engine is not None]
+    pages = [(source, engine) for source, engine in seen if engine is not None]
+    engines = [(each, engine) for source, engine in pages for each in _models(source, engine)]
     around_them = [source for source, engine in seen if engine is None]
     alone = sum(1 for _, engine in engines if not engine.role) == 1
     found = []
     for source, engine in engines:
-        host = host_of(recording, source, len(engines))
+        host = host_of(recording, source, len(pages))
         layers = around_them if not engine.role else ()
         found.append(judge_source(source, engine, recording.facts, host, layers, alone=alone))
     return [each for each in found if each is not None]
+
+
+def _models(source: Source, engine: Engine) -> tuple[Source, ...]:
+    own = _timeline(source, engine) if several(source, engine) else None
+    return apart(own) if own is not None else (source,)
 
 
 def judge_layers(recording: Recording) -> list[Judged]:

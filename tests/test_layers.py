@@ -72,6 +72,7 @@ MAY_IMPORT: dict[str, str] = {
     "course": "",
     "joined": "course engines histogram metrics quantity recording segment timeline",
     "pace": "histogram metrics timeline",
+    "models": "engines metrics recording timeline",
     "pick": "engines recording",
     "segment": "engines recording",
     "picked": "engines pick quantity recording",
@@ -98,7 +99,7 @@ MAY_IMPORT: dict[str, str] = {
     "service timeline traffic",
     "unmetered": "case causes engines hostread judge machine model recording service timeline",
     "described": "case engines hostread metrics overview service timeline",
-    "judged": "case causes engines hostread joined judge machine metrics model recording segment service timeline "
+    "judged": "case causes engines hostread joined judge machine metrics model models recording segment service timeline "
     "unmetered",
     "diagnose": "around case confidence described hostnotes judge judged logdiagnose model overview recording service "
     "story told",
