@@ -34,7 +34,7 @@ _AT_LOAD = re.compile(
     r"|(\d+) (?:concurrent|clients?|users?|parallel)\b|(\d+(?:\.\d+)?) ?(?:qps|rps|req/s)"
 )
 _AT_LENGTH = re.compile(
-    r"(?:prompt|input|context|ctx|isl|prefix)(?: (?:length|len|size|tokens|depth))? ?=? ?(?:of |at )?"
+    r"(?:prompt|input|context|ctx|isl|prefix|depth)(?: (?:length|len|size|tokens|depth))? ?=? ?(?:of |at )?"
     r"(?:\d+k? )?(\d+(?:\.\d+)?)(k?)(?![\w.])|(\d+(?:\.\d+)?)(k?) (?:tokens? (?:of )?)?(?:prompt|input|context|ctx)"
 )
 _TAIL = re.compile(r"(?:%|percent) (of [\w ]{1,40})$")

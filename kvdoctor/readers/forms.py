@@ -21,13 +21,15 @@ _NAMED_UNIT = re.compile(
     r"|_(seconds|ms)(?= (?:mean|avg|average|median|max|p\d\d)$)"
 )
 _BEHIND = re.compile(r"([~<>≈]?\s?\d[\d.,]*\s?[A-Za-zµμ%]+(?:/[A-Za-z]+)?)\s+\(?([A-Za-z][^()]{0,60}?)\)?")
-_AHEAD = re.compile(r"([A-Za-z][^:=()]{0,60}?)\s?[:=]\s?([~<>≈]?\s?\d[^:=]{0,40})")
+_AHEAD = re.compile(r"([A-Za-z#][^:=]{0,60}?)\s?[:=]\s?([~<>≈]?\s?\d[^:=]{0,40})")
 _LED = re.compile(r"([A-Za-z][^\d:=()]{0,60}?) ([~<>≈]?\d[\d.,]*[kKM]?\s?[A-Za-zµμ%]+(?:/[A-Za-z]+)?)")
 _CUT = re.compile(r"; |, | / | -> | → | while | whereas | but | and ")
 _DIGIT = re.compile(r"\d")
 _WHOLE = re.compile(r" (?:out )?of (?:the |about |a |~)?(?=\d)")
-MOST = 6
+MOST = 16
 """Sides that a row may tell at most; more are a list of something else."""
+LINE = 4
+"""Sides from which a value is a line of a log, in which other things may stand too."""
 _SHARES = {
     lm.QUEUED: lm.QUEUE_SHARE,
     lm.PREFILL_TIME: lm.PREFILL_SHARE,
@@ -100,11 +102,8 @@ def _labelled(name: str, value: str) -> list[tuple[str, str]]:
     pieces = _CUT.split(value)
     found = [_side(piece.strip()) for piece in pieces[: MOST + 1]]
     told = [side for side in found if side is not None]
-    if (
-        not 1 < len(pieces) <= MOST
-        or len(told) < len(pieces)
-        or len({label for label, _ in told}) < len(told)
-    ):
+    several = 1 < len(pieces) <= MOST and len(told) >= min(len(pieces), LINE)
+    if not several or len({label for label, _ in told}) < len(told):
         return []
     return [(f"{name}, {label}", one) for label, one in told]
 

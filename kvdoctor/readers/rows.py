@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+from functools import lru_cache
 
 from kvdoctor import logmetrics as lm
 from kvdoctor import metrics as m
@@ -59,6 +60,7 @@ def normal(text: str) -> str:
     return re.sub(r"[\s_:,#-]+", " ", text.lower()).strip()
 
 
+@lru_cache(maxsize=512)
 def quantity_of(name: str, kind: str, row: str = "", *, alone: bool = True) -> Quantity | None:
     """Return the quantity that a name, the kind of its figure and the kind of its row stand for.
 

@@ -67,15 +67,15 @@ NAMES: tuple[Name, ...] = (
           PLAIN, "time"),
     _name(lm.NO_SPACE, r"(no|find) (free )?space.*kv|kv.*(no|out of) space", PLAIN),
     _name(lm.STALL_BESIDE, r"\b(itl|tpot|tbt)\b.*\b(while|during|when|beside|under)\b.*\bprefill|"
-          r"\b(froze|frozen|freez\w*|stall\w*|block\w*|paus\w*|gaps?)\b.*\bprefill|"
-          r"\bprefill.*\b(froze|frozen|freez\w*|stall\w*|block\w*|paus\w*)\b", TIME, "block size"),
+          r"\b(froze|frozen|freez\w*|stall\w*|blocked|blocking|paus\w*|gaps?)\b.*\bprefill|"
+          r"\bprefill.*\b(froze|frozen|freez\w*|stall\w*|blocked|blocking|paus\w*)\b", TIME, "block size"),
     _name(lm.PREFILL_TIME, r"^prompt (eval|processing)( time)?\b|prefill (time|took|duration|latency)|"
           r"^prefill( of [\w ]+)?$", TIME, "chunk"),
     _name(lm.DECODE_TIME, r"^(eval|decode|generation) (time|took|duration)\b|^decode( of [\w ]+)?$", TIME),
     _name(lm.PREFILL_RATE, r"prefill (rate|throughput|speed)|prompt eval (rate|speed)|prefill tok/s|"
-          r"prompt processing( speed| rate)?$|\bpp ?\d+$", RATE),
+          r"prompt processing( speed| rate)?$|\bpp ?\d+\b", RATE),
     _name(lm.OFFERED, r"(request|arrival|offered|send\w*) (rate|load)|\bqps\b|offered|arriv\w+|\brps\b", PER_SECOND,
-          "served|throughput|achieved"),
+          r"served|throughput|achieved|\b(with|without|on|off)\b"),
     _name(lm.OFFERED, r"\bsen[dt]\b|submitted|incoming", ("req/s",)),
     _name(lm.SERVED, r"request throughput|requests? (per second|served)|completed requests per", PER_SECOND),
     _name(lm.SERVED, r"throughput|served|completed|finished|processing speed|achieved|processed", ("req/s",)),
@@ -85,7 +85,7 @@ NAMES: tuple[Name, ...] = (
     _name(lm.GENERATION_RATE, r"(generation|gen|output|decode|total|aggregate|system|overall|token) "
           r"(token )?throughput|output tokens? per second|^throughput", RATE),
     _name(lm.DECODE_RATE, r"decode|generation (rate|speed)|single stream|eval rate|tok/s|tokens? (per|a) second|"
-          r"^(generation|speed|tps|tok s|t/s)\b|token rate|\btg ?\d+$", RATE,
+          r"^(generation|speed|tps|tok s|t/s)\b|token rate|\btg ?\d+\b", RATE,
           "time|ms|prompt|input|prefill (rate|speed)"),
     _name(lm.GENERATION_RATE, r"throughput", RATE, "request|prompt|input|prefill|transfer|read|write|load|stor"),
     _name(lm.TTFT, r"\bttft\b|first token|time to first", TIME, r"\bsum\b|count|histogram|bucket"),
@@ -97,7 +97,8 @@ NAMES: tuple[Name, ...] = (
           TIME),
     _name(lm.LINK_RATED, rf"^(?=.*\b(rated|line rate|theoretical|nominal|peak|spec\w*|max\w*)\b)(?=.*({_LINKS}))",
           BYTE_RATE),
-    _name(lm.TRANSFER_RATE, r"transfer|xfer|nixl|network|rdma|inter ?node|link (rate|speed)|nccl|bus ?bw|bus bandwidth|"
+    _name(lm.TRANSFER_RATE, r"transfer|xfer|nixl|network (bandwidth|bw|speed|rate)|rdma|inter ?node|"
+          r"link (rate|speed)|nccl|bus ?bw|bus bandwidth|"
           r"all ?reduce|\bnic\b|ethernet|infiniband|iperf|hand ?(over|off)", BYTE_RATE),
     _name(lm.STORE_TIME, r"\b(storing|store (time|cost|latency|duration|per|of|to)|save|saving|put|backup|offload|"
           r"swap out)\b|^store( \d.*)?$", TIME, r"\bhits?\b|\brun\b|total|request|wall"),
@@ -140,15 +141,18 @@ NAMES: tuple[Name, ...] = (
           "max"),
     _name(lm.REACHED, r"(reached|achieved|measured|effective|actual|observed).*|bandwidth (reached|used)", BYTE_RATE,
           rf"pcie|disk|ssd|nvme|{_LINKS}"),
-    _name(lm.REACHABLE, r"bandwidth|achievable|peak|theoretical|ceiling|stream|\b(hbm|vram|dram)\b", BYTE_RATE,
+    _name(lm.REACHABLE, r"bandwidth|achievable|peak|theoretical|ceiling|stream|\b(hbm|vram|d?ram)\b", BYTE_RATE,
           rf"pcie|disk|ssd|nvme|{_LINKS}"),
-    _name(lm.WEIGHTS, r"weight", BYTES),
+    _name(lm.WEIGHTS, r"weight|model size|size on disk|checkpoint|model file", BYTES, "cache|host memory"),
     _name(lm.WALL, r"wall|total time|elapsed|duration|run time|\b(first|second|third|cold|warm) run\b", TIME),
     _name(lm.REQUEST_TIME, r"latency|response time|e2e|end to end", TIME),
-    _name(lm.NETWORK_SHARE, r"all ?reduce|nccl|collective|communicat|\bcomms?\b|all ?(to|2) ?all|all ?gather", RATIO,
-          "regress|slower|faster"),
     _name(lm.MOVE_SHARE, r"mem ?cpy|\b(d2h|h2d|dtoh|htod)\b|(device to host|host to device|offload|swap|kv) (cop\w+|"
-          r"load\w*|transfers?)|swap (in|out)", RATIO, "hit|usage|faster|slower"),
+          r"load\w*)|swap (in|out)|"
+          r"transfers? (to|from|between) (the )?(cpu|host|disk|gpu)|offload transfers?", RATIO,
+          "hit|usage|faster|slower"),
+    _name(lm.NETWORK_SHARE, r"all ?reduce|nccl|collective|communicat|\bcomms?\b|all ?(to|2) ?all|all ?gather|"
+          r"kv (transfer|hand ?(over|off))|nixl|rdma", RATIO,
+          "regress|slower|faster|util|hit|usage"),
     _name(lm.HOST_SHARE, r"schedul|tokeniz|python|\bgil\b|\bcpu\b|hash|serial|process|event loop|look ?up|"
           r"idle gap|host gap|launch|grammar|bitmask", RATIO,
           r"cache|memory|hit|usage|of (the )?cpu|cpu\(s\)|faster|slower"),

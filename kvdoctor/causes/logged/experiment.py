@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from kvdoctor import logmetrics as lm
 from kvdoctor import metrics as m
+from kvdoctor.causes.logged.features import FEATURES, REMOTE, TIER
 from kvdoctor.causes.logged.opinion import Grade, Opinion, likely
 from kvdoctor.logview import LogView, Said
 from kvdoctor.model import Bound, Metric
@@ -26,43 +27,18 @@ HIT_DROP = 0.2
 """Drop of the hit rate, absolute, that counts where one thing was changed (hit_rate's fall)."""
 LOADS, SLOPE = 3, 0.6
 """Loads from which a course is one; growth of log TTFT over log load from which TTFT follows the load."""
-_REMOTE = re.compile(r"redis|remote|mooncake|nixl|p2p|peer|s3\b|rdma|network|tcp|valkey")
-TIER = re.compile(
-    r"lmcache|offload|hicache|hierarchical cache|kvbm|\bl[23]\b|swap|\btier|\bssd|disk|nvme|host cache|kv connector|"
-    + _REMOTE.pattern
-)
 COLD = re.compile(r"\bcold\b|no cache|\bmiss\b|without (the )?(cache|prefix)|recomput|uncached|first request")
 HIT = re.compile(r"\bhit\b|\bwarm\b|\bcached\b|from (the )?(cache|cpu|disk|ssd)")
 _SIDES = re.compile(
     r"\b(on|off|with|without|no|enabled?|disabled?|default|baseline|before|the|and|new|old|vs)\b|\bk \d+\b"
 )
-_FEATURES: tuple[tuple[str, Bound, str | None, bool], ...] = (
-    (r"tokeniz", Bound.HOST, "tokenizer", True),
-    (r"\b(two|2|multi|several|separate) ?(node|machine|server|host)s?\b|disaggregat|cross node|inter node|"
-     r"prefill and decode on", Bound.NETWORK, "handover", True),
-    (r"rdma|\bib\b|infiniband|nvlink|\btcp\b|nccl|\bp2p\b|\bucx", Bound.NETWORK, "used_badly", False),
-    (r"tensor parallel", Bound.NETWORK, "tensor_parallel", True),
-    (TIER.pattern, Bound.OFFLOAD, "slow_tier", True),
-    (r"overlap schedul|async schedul|scheduler|api server|\bgil\b|numa|\bcpus?\b|threads", Bound.HOST, "scheduler",
-     False),
-    (r"grammar|structured|guided|json|constrained|logits? processor|penalt|logprob", Bound.HOST, "structured_output",
-     True),
-    (r"max utili[sz]ation|no evict|watermark|gpu memory utili[sz]ation|mem(ory)? fraction|kv cache (size|dtype)",
-     Bound.CAPACITY, "preemption", False),
-    (r"cuda graph|eager", Bound.HOST, "launch_bound", False),
-    (r"chunk|batched tokens|prefill", Bound.COMPUTE, "interference", False),
-    (r"\bmtp\b|speculat|draft|eagle", Bound.COMPUTE, "speculation", True),
-    (r"\b(backend|kernel)s?\b|flash ?infer|flash ?attn|flash ?attention|\bfa[23]\b|triton|marlin|cutlass|xformers|"
-     r"sdpa", Bound.COMPUTE, None, False),
-)  # fmt: skip
-"""What runs may differ in, which bound it speaks for, and whether it does so only where it makes things worse."""
 _NUMBERS = re.compile(r"\b([a-z]|[\d.]+)(?=\s|$)")
 """What names a side, and not a thing."""
 _MEASURE = re.compile(r"\b(prefill|decode|scheduling|tokenizer) (rate|throughput|speed|time)\b")
 """What is measured, not what was changed."""
 _NEGATED = re.compile(r"\b(without|no|off|disabled?|skip|bypass|not)\b")
 _TIMES: tuple[Quantity, ...] = (lm.TTFT, lm.ITL, lm.WALL, lm.REQUEST_TIME)
-_RATES: tuple[Quantity, ...] = (lm.DECODE_RATE, lm.GENERATION_RATE, lm.PREFILL_RATE)
+_RATES: tuple[Quantity, ...] = (lm.DECODE_RATE, lm.GENERATION_RATE, lm.PREFILL_RATE, lm.SERVED)
 _UNDO = "change that one thing back, or keep it only where it helps"
 
 
@@ -85,7 +61,7 @@ def hit_is_a_loss(view: LogView) -> Opinion | None:
     before, now = min(s.value for s in cold), max(s.value for s in warm)
     if now < WORSE * before:
         return None
-    remote = any(_REMOTE.search(words(s)) for s in warm)
+    remote = any(REMOTE.search(words(s)) for s in warm)
     bound = Bound.NETWORK if remote else Bound.OFFLOAD
     why = f"A hit brings the first token after {duration(now)}, computing all of it after {duration(before)}."
     evidence = (
@@ -121,17 +97,9 @@ def _feature(worse: Said, better: Said) -> tuple[Bound, str | None, str, bool] |
     both = " ".join(_tokens(worse) & _tokens(better))
     if not _NUMBERS.sub("", _SIDES.sub("", text)).strip() or (_NEGATED.search(text) and TIER.search(both)):
         text = _MEASURE.sub("", words(worse))
-    for pattern, bound, subclass, costs in _FEATURES:
+    for pattern, bound, subclass, costs in FEATURES:
         if re.search(pattern, text):
             return (bound, subclass, text, costs) if not costs or _has(worse, better, pattern) else None
-    return None
-
-
-def feature_of(text: str) -> tuple[Bound, str | None] | None:
-    """Name what a text speaks of changing; None for nothing known."""
-    for pattern, bound, subclass, _ in _FEATURES:
-        if re.search(pattern, text):
-            return bound, subclass
     return None
 
 
@@ -218,7 +186,7 @@ def hit_rate_fell(view: LogView) -> Opinion | None:
     """The hit rate is much lower with one thing changed."""
     for _, a, b in _pairs(view, (m.HITS_RATE_GAUGE,)):
         differ = _tokens(a) ^ _tokens(b)
-        routed = bool(_ROUTED.search(" ".join(differ)))
+        routed = bool(_ROUTED.search(" ".join(w for s in (a, b) for w in words(s).split() if w in differ)))
         changed = routed or differ & _SWITCHES
         if abs(a.value - b.value) >= HIT_DROP and changed:
             high, low = max(a.value, b.value), min(a.value, b.value)

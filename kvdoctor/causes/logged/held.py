@@ -6,7 +6,8 @@ import re
 
 from kvdoctor import logmetrics as lm
 from kvdoctor import metrics as m
-from kvdoctor.causes.logged.experiment import HIT_DROP, TIER, words
+from kvdoctor.causes.logged.experiment import HIT_DROP, words
+from kvdoctor.causes.logged.features import TIER
 from kvdoctor.causes.logged.machine import IDLE_GPU
 from kvdoctor.causes.logged.opinion import Grade, Opinion, likely
 from kvdoctor.causes.logged.trends import OUTRUN
@@ -28,6 +29,7 @@ UNEVEN, MANY = 4.0, 8.0
 """Longest queue over the shortest of several replicas, and its length, from which load is spread badly."""
 _TIER_OFF = re.compile(r"\b(off|without|no|none|disabled|vllm only|baseline|recomput\w*|cold)\b")
 _REPLICA = re.compile(r"\b(replica|instance|worker|pod|node|rank|engine|server|dp)s? ?[a-z0-9]{1,3}\b")
+_MOVING = re.compile(r"transfer|xfer|bandwidth|\bbw\b|busbw|iperf|hand ?(over|off)|saturated")
 _FASTER = "load only where it beats recomputing: a faster tier, prefetch, larger pieces, or no outer tier for this load"
 
 
@@ -71,7 +73,8 @@ def hits_without_gain(view: LogView) -> Opinion | None:
 
 def link(view: LogView, objective: Objective) -> Opinion | None:
     """A link gives a small part of what it is rated for, and the first token is late, or transfers are timed."""
-    rate, rated = view.values(lm.TRANSFER_RATE), view.values(lm.LINK_RATED)
+    rated = view.values(lm.LINK_RATED)
+    rate = [s.value for s in view.of(lm.TRANSFER_RATE) if _MOVING.search(words(s))]
     if not rate or not rated or max(rate) >= POOR_LINK * max(rated):
         return None
     late = max(view.values(lm.TTFT), default=0.0) >= objective.ttft_p95

@@ -23,6 +23,8 @@ NEAR, BELOW = 0.6, 0.5
 STARVED = 3.0
 """Decode rate beside prefill, as a part of the rate without, from which prefill starves it."""
 _TOKENIZER = re.compile(r"tokeniz|image|video|multimodal|frame|preprocess")
+_HANDOVER = re.compile(r"transfer|hand ?(over|off)|nixl")
+_PART = re.compile(r"\b(prefill|decode) (node|worker|instance|side|gpu|server)|\bcards? \d")
 _GAPS = (
     "take stacks of the API and engine processes (py-spy), then move that work off the path: more API processes, "
     "native tokenizers and hashing, graphs"
@@ -83,6 +85,8 @@ def starved(view: LogView, gpu: float | None) -> Opinion | None:
         or max(view.values(lm.CARDS), default=1) > 1
     ):
         return None
+    if any(_PART.search(s.labels.get("as", "").lower()) for s in view.of(lm.GPU_BUSY)):
+        return None
     running = view.running.peak if view.running else 0.0
     resting = bool(view.of(lm.DRAM_ACTIVE)) and max(view.values(lm.DRAM_ACTIVE)) < BELOW and 1 - idle > UNUSED
     if not (profiled or resting) and max(running, view.mean(lm.CONCURRENCY) or 0.0) < SEVERAL:
@@ -100,7 +104,8 @@ def _timed(view: LogView) -> Opinion | None:
         return None
     most = max(own, key=lambda s: s.value)
     share = most.value / (most.value + max(kernels))
-    if share < HOST_PART:
+    profiled = most.labels.get("kind") in lm.PROFILES
+    if share < (HOST_PART if profiled else MAIN):
         return None
     name = most.labels.get("as", "")
     evidence = (view.evidence("the CPU's own work, share of a step", share, "ratio", threshold=HOST_PART,
@@ -116,6 +121,11 @@ def collectives(view: LogView) -> Opinion | None:
         return None
     evidence = (view.evidence("share of a step in collectives", share, "ratio", threshold=HOST_PART,
                               of=(lm.NETWORK_SHARE,)),)  # fmt: skip
+    most = max(view.of(lm.NETWORK_SHARE), key=lambda s: s.value)
+    if _HANDOVER.search(most.labels.get("as", "").lower()):
+        why = f"{percent(share)} of the time is handing KV over between instances."
+        do = "a direct path between them (RDMA, NVLink), larger pieces, or prefill and decode in one place"
+        return likely(Bound.NETWORK, "handover", why, Grade.MEASURED, evidence, do=do)
     why = f"{percent(share)} of the profile is traffic between the cards."
     do = "fewer cards in one tensor-parallel group, or cards with a direct link"
     return likely(Bound.NETWORK, "tensor_parallel", why, Grade.MEASURED, evidence, do=do)

@@ -16,6 +16,8 @@ BUSY_ROOF = 0.5
 """Share of cycles with tensor cores at work from which a step computes at its roof (compute's witness)."""
 STALLED_TOKENS = 4
 """Times the ITL objective without a token from which a reader notices the stop (interference)."""
+LEAST = 0.002
+"""Seconds of the CPU's work under which no reader of an answer notices it."""
 _QUEUE = (
     "see whether the pool or the limit on running sequences holds them; then raise that one, or add replicas"
 )
@@ -81,7 +83,7 @@ def own_work(view: LogView) -> Opinion | None:
         value for q in (lm.TTFT, lm.ITL, lm.REQUEST_TIME) for value in view.values(q) if value >= most.value
     ]
     share = most.value / min(wholes) if wholes else 0.0
-    if share < MAIN:
+    if share < MAIN or most.value < LEAST:
         return None
     name = most.labels.get("as", "")
     evidence = (view.evidence("the CPU's own work, share of the time", share, "ratio", threshold=MAIN,

@@ -42,7 +42,7 @@ def _points(view: LogView, quantity: Quantity) -> list[tuple[float, float]]:
     found: dict[float, list[float]] = {}
     for said in view.of(quantity):
         if said.labels.get("length") and not HIT.search(words(said)):
-            found.setdefault(float(said.labels["length"]), []).append(said.value)
+            found.setdefault(max(1.0, float(said.labels["length"])), []).append(said.value)
     return sorted((length, statistics.median(values)) for length, values in found.items())
 
 
@@ -80,6 +80,8 @@ _OTHERS: tuple[Quantity, ...] = (
 def one_long_prompt(view: LogView, objective: Objective) -> Opinion | None:
     """The first token of one long prompt is late, and nothing but its computing is told to take the time."""
     ttft, prompt = view.values(lm.TTFT), view.last(lm.PROMPT_TOKENS)
+    if any(_AGAIN.search(words(said)) for said in view.of(lm.TTFT)):
+        return None
     if not prompt or prompt < LONG_PROMPT or len(ttft) != 1 or ttft[0] < objective.ttft_p95:
         return None
     if any(view.of(quantity) for quantity in _OTHERS) or max(view.values(lm.CARDS), default=1) > 1:
@@ -93,6 +95,7 @@ def one_long_prompt(view: LogView, objective: Objective) -> Opinion | None:
     return likely(Bound.COMPUTE, "prefill", why, Grade.INFERRED, evidence, do=do, metric=Metric.TTFT)
 
 
+_AGAIN = re.compile(r"\b(hits?|cached?|warm|turns?|follow|second|again|restart|resum\w*|session|repeat\w*)\b")
 LONG_PROMPT = 8192.0
 """Tokens of a prompt from which its computing is a matter of seconds on most cards."""
 SLOWEST, FASTEST = 100.0, 20_000.0

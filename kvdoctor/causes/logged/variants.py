@@ -6,7 +6,8 @@ import itertools
 import re
 
 from kvdoctor import logmetrics as lm
-from kvdoctor.causes.logged.experiment import CHANGED, SAME, WORSE, feature_of, words
+from kvdoctor.causes.logged.experiment import CHANGED, SAME, WORSE, words
+from kvdoctor.causes.logged.features import feature_of
 from kvdoctor.causes.logged.machine import SEVERAL
 from kvdoctor.causes.logged.opinion import Grade, Opinion, likely
 from kvdoctor.logview import LogView, Said
