@@ -70,6 +70,11 @@ class Case:
         return self.traffic.batch_of_a_rank(len(self.timeline.ranks))
 
     @property
+    def multimodal(self) -> float:
+        """Images, sounds and videos of the window, whose encoder runs before the first token; 0 where not told."""
+        return self.timeline.delta(m.MM_QUERIES) or 0.0
+
+    @property
     def held_blocks(self) -> int | None:
         """Blocks at which vLLM's --num-gpu-blocks-override holds the pool, whatever memory there is."""
         told = self.timeline.label(m.CACHE_CONFIG, "num_gpu_blocks_override") or ""

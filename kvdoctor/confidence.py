@@ -148,6 +148,9 @@ def _verdict_limits(case: Case, judgement: Judgement) -> list[tuple[Confidence, 
     if finding.gaps:
         cap = Confidence.LOW if finding.subclass == "prefix_eviction" else Confidence.MEDIUM
         limits.append((cap, finding.gaps[0].reason))
+    if finding.bound is Bound.COMPUTE and case.multimodal:
+        reason = f"the encoder of {count(case.multimodal)} multimodal inputs counts as prefill"
+        limits.append((Confidence.LOW, reason))
     rival = _rival(judgement)
     if rival:
         limits.append((Confidence.MEDIUM, rival))

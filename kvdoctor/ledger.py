@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from kvdoctor.histogram import Histogram, Split
 from kvdoctor.machine import Machine
@@ -136,6 +137,9 @@ def itl_ledger(traffic: Traffic, machine: Machine, ranks: int = 1, *, loads: flo
     if waited:
         parts.append(Part(KV_STALL, waited, Basis.UPPER_BOUND, note="loads for sequences in decode"))
     beside = _beside(traffic, itl, tail, stall + waited)
+    if beside.basis is Basis.MODELLED:
+        read = sum(p.seconds for p in _reads(traffic, machine, itl.mean - stall - waited, ranks))
+        beside = replace(beside, seconds=min(beside.seconds, max(0.0, itl.mean - stall - waited - read)))
     if beside.seconds:
         parts.append(Part(IN_STEP, beside.seconds, beside.basis, note=beside.note))
     steady = itl.mean - stall - waited - beside.seconds

@@ -47,6 +47,7 @@ CACHED_HOST = counter("cached_tokens_host", "tokens", "cached tokens that lay in
 CACHED_DISK = counter("cached_tokens_disk", "tokens", "cached tokens that lay on disk")
 CACHED_P2P = counter("cached_tokens_p2p", "tokens", "cached tokens that lay on another instance")
 CACHED_EXTERNAL = counter("cached_tokens_external", "tokens", "cached tokens of an unnamed outer tier")
+MM_QUERIES = counter("multimodal_queries", "items", "images, sounds or videos among the prompts")
 GENERATED = counter("generated_tokens", "tokens", "output tokens")
 
 # Requests

@@ -22,8 +22,11 @@ ASIDE = 0.1
 
 
 def mixed_share(traffic: Traffic) -> float:
-    """Share of the prompt tokens among those of the steps, where most steps are full; else 0."""
-    if not traffic.computed:
+    """Share of the prompt tokens among those of the steps, where most steps are full of them; else 0.
+
+    A batch of many sequences fills steps as well, and its time goes with the KV that it reads.
+    """
+    if not traffic.computed or traffic.computed < traffic.generated:
         return 0.0
     steps = traffic.steps
     counted = steps is not None and steps.count and steps.above(RIDGE_TOKENS) >= MOST_STEPS * steps.count

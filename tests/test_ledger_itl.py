@@ -124,3 +124,14 @@ def test_reads_that_do_not_fit_into_the_step(over, share):
     found = itl(facts={"model_config": LLAMA_8B, "bandwidth": str(ceiling / 1e9)}, itl_mean=0.008)
     assert found.part("weights") + found.part("kv_reads") == pytest.approx(share * 0.008)
     assert found.part("unexplained") == pytest.approx((1 - share) * 0.008, abs=1e-9)
+
+
+def test_the_tokens_of_full_steps_take_no_more_than_the_reads_leave():
+    """8B weights at 2.9 TB/s are 5.5 ms of the 8 ms: the prompts' nine tokens in ten can't take 7.2 ms."""
+    known = machine({**H100, "model_config": LLAMA_8B}, None)
+    numbers = {"step_buckets": FULL_STEPS, "computed": 36_000, "itl_mean": 0.008}
+    assert itl(**numbers).part("prefill_in_step") == pytest.approx(0.0072)
+    found = case(machine=known, **numbers).itl
+    reads = found.part("weights") + found.part("kv_reads")
+    assert reads > 0.005
+    assert found.part("prefill_in_step") == pytest.approx(0.008 - reads)

@@ -115,3 +115,15 @@ def test_a_tail_that_holds_what_the_prompts_take_leaves_the_usual_step_alone():
 )
 def test_requests_in_prefill_at_a_time(numbers, waiting):
     assert prefilling(traffic(**numbers)) == (None if waiting is None else pytest.approx(waiting))
+
+
+@pytest.mark.parametrize(
+    ("computed", "share"),
+    [
+        pytest.param(4100, 4100 / 8100, id="most are of prompts"),
+        pytest.param(3900, 0.0, id="most are of outputs"),
+    ],
+)
+def test_a_batch_of_many_sequences_fills_steps_as_well(computed, share):
+    """4,000 outputs in steps of over 256 tokens: their time goes with the KV that they read."""
+    assert mixed_share(traffic(step_buckets={512.0: 1000.0}, computed=computed)) == share

@@ -5,10 +5,10 @@ from __future__ import annotations
 from kvdoctor import metrics as m
 from kvdoctor.case import COST, Case
 from kvdoctor.causes import hostdisk
-from kvdoctor.causes.common import NOT_EXPORTED, more_room, queue_behind_prefill
+from kvdoctor.causes.common import NOT_EXPORTED, UNCOUNTED, more_room, queue_behind_prefill, unseen_loads
 from kvdoctor.ledger import QUEUE
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
-from kvdoctor.steps import perhaps_full
+from kvdoctor.steps import PACES, perhaps_full, prefilling
 from kvdoctor.units import count, duration, percent
 from kvdoctor.waiting import FULL
 
@@ -95,6 +95,14 @@ def _limit(case: Case) -> tuple[Gap, ...]:
     return (Gap("limit", reason, "compare with the limit on sequences (vLLM: --max-num-seqs); raise both"),)
 
 
+def _symptom(case: Case) -> Gap | None:
+    """What is not told, where the steps may be so full that requests leave slowly and the pool fills for that."""
+    if perhaps_full(case.traffic):
+        return _HITS
+    loading = unseen_loads(case) and (prefilling(case.traffic) or 0.0) >= PACES
+    return UNCOUNTED if loading else None
+
+
 def admission(case: Case) -> Finding:
     """Requests wait because the pool has no room for their blocks."""
     queue = case.ttft.part(QUEUE) if case.ttft else 0.0
@@ -116,10 +124,11 @@ def admission(case: Case) -> Finding:
     why = f"Requests wait {duration(queue)} for a place, mostly while the pool has no room for one more."
     if behind:
         why += f" {percent(behind)} of the time goes to prefill, which a larger pool would not shorten."
-    if perhaps_full(case.traffic):
-        why += " The steps may be full of prompts, and then a larger pool would not help."
+    doubt = _symptom(case)
+    if doubt is not None:
+        why += f" The steps may be full of {'loads' if doubt is UNCOUNTED else 'prompts'}: a larger pool would not help."
         return Finding(
-            Bound.CAPACITY, Verdict.POSSIBLE, "admission", why, Metric.TTFT, cost, None, evidence, (_HITS,)
+            Bound.CAPACITY, Verdict.POSSIBLE, "admission", why, Metric.TTFT, cost, None, evidence, (doubt,)
         )
     return Finding(
         Bound.CAPACITY, Verdict.LIKELY, "admission", why, Metric.TTFT, cost, cost, evidence,

@@ -15,7 +15,7 @@ from kvdoctor.causes.common import (
 from kvdoctor.ledger import IN_STEP, PREFILL, QUEUE, STEP_UNDER_WAY
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
 from kvdoctor.steps import PACES, prefill_share
-from kvdoctor.units import duration, percent
+from kvdoctor.units import count, duration, percent
 
 MAIN = 0.4
 """Share of TTFT from which prefill is its main part: no other part can then be half as large again."""
@@ -63,7 +63,11 @@ def prefill(case: Case) -> Finding:
     if unseen_loads(case):
         why = f"Prefill is {percent(share)} of TTFT, computing or loading: {UNCOUNTED.reason}."
         return _prefill(Verdict.POSSIBLE, why, cost, evidence, (UNCOUNTED,))
-    why = f"{duration(cost)} of {duration(case.ttft.seconds)} TTFT is the computing of prompt tokens."
+    what = "the computing of prompt tokens"
+    items = case.multimodal
+    if items:
+        what += f", or of their {count(items)} images, sounds or videos, whose encoder is not told apart"
+    why = f"{duration(cost)} of {duration(case.ttft.seconds)} TTFT is {what}."
     return _prefill(Verdict.LIKELY, why, cost, evidence, (), _less_prefill(cost))
 
 
@@ -82,6 +86,7 @@ def _busy_with_prompts(case: Case, busy: float) -> tuple[Evidence, ...]:
     each = t.computed / t.first_tokens if t.computed is not None and t.first_tokens else None
     return (
         case.evidence("prompt tokens computed a request", each, "tokens", of=(m.PROMPT_COMPUTED,)),
+        *_multimodal(case),
         case.evidence(
             "time spent in prefill, at most", busy, "ratio", threshold=PACES, of=(m.ITL, m.PREFILL)
         ),
@@ -92,6 +97,12 @@ def _interference(verdict: Verdict, why: str, cost: float = 0.0, evidence: tuple
                   gaps: tuple[Gap, ...] = (), advice: tuple[Advice, ...] = ()) -> Finding:  # fmt: skip
     metric, gain = Metric.ITL if cost else None, cost if cost and not gaps else None
     return Finding(Bound.COMPUTE, verdict, "interference", why, metric, cost, gain, evidence, gaps, advice)
+
+
+def _multimodal(case: Case) -> tuple[Evidence, ...]:
+    """Items whose encoder runs inside prefill; nothing where there is none."""
+    items = case.multimodal
+    return (case.evidence("multimodal inputs", items, "", threshold=0, of=(m.MM_QUERIES,)),) if items else ()
 
 
 def interference(case: Case) -> Finding:
@@ -109,6 +120,7 @@ def interference(case: Case) -> Finding:
         case.evidence("usual gap", tail.typical, "seconds", of=(m.ITL,)),
         case.evidence("prefill seconds over the decode time lost", explained, "ratio", threshold=WITNESS,
                       of=(m.PREFILL,)),
+        *_multimodal(case),
     )  # fmt: skip
     if case.share(cost) < COST or tail.tail < TAIL_GAPS:
         why = "Decode steps are even: no prefill to speak of runs inside them."

@@ -52,6 +52,7 @@ _PREFIX_CACHE = {
     m.CACHED_DISK: ((labelled(_CACHED, source="disk"),),),
     m.CACHED_P2P: ((labelled(_CACHED, source="p2p"),),),
     m.CACHED_EXTERNAL: ((labelled(_CACHED, source="external_unspecified"),),),
+    m.MM_QUERIES: any_of("vllm:mm_cache_queries"),
     m.GENERATED: any_of("vllm:generation_tokens"),
 }
 

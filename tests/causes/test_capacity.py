@@ -165,3 +165,26 @@ def test_a_pool_held_by_an_override_is_cured_by_lifting_it():
     assert found.verdict is Verdict.LIKELY
     assert found.advice[0].do.startswith("lift --num-gpu-blocks-override, which holds the pool at 48 blocks")
     assert diagnose(recording(told)).targets[0].memory.pool is None
+
+
+@pytest.mark.parametrize(
+    ("prefill", "verdict"),
+    [
+        pytest.param(0.09, Verdict.POSSIBLE, id="one in prefill most of the time"),
+        pytest.param(0.07, Verdict.LIKELY, id="none is"),
+    ],
+)
+def test_a_pool_that_fills_behind_loads_that_nobody_counts_may_be_a_symptom(prefill, verdict):
+    """200 requests in 30 s, nine prompt tokens in ten from a connector that never defers."""
+    numbers = {
+        "ttft_mean": 3.0,
+        "queue_mean": 2.8,
+        "e2e_mean": 2.9,
+        "waiting": 18.7,
+        "running": 4,
+        "usage": 0.97,
+    }
+    outside = {"hits": 0, "external_hits": 90_000, "external": 90_000}
+    seen = case(**numbers, **outside, prefill_mean=prefill)
+    found = finding(capacity.check(seen), "admission")
+    assert found.verdict is verdict

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from loads import case, case_of, endpoint, finding
+from loads import case, case_of, endpoint, finding, recording
 
 from kvdoctor.causes import compute
-from kvdoctor.model import Finding, Metric, Verdict
+from kvdoctor.diagnose import diagnose
+from kvdoctor.model import Confidence, Finding, Metric, Verdict
 from kvdoctor.steps import prefill_share
 
 GAPS = {"itl_buckets": {0.01: 3600.0, 0.5: 200.0}, "itl_sum": 3600 * 0.008 + 200 * 0.2}
@@ -191,3 +192,15 @@ def test_prefill_of_prompts_from_an_outer_tier_may_be_loading(numbers, verdict):
     found = finding(compute.check(case(**{**loads, **numbers})), "prefill")
     assert found.verdict is verdict
     assert bool(found.gaps) is (verdict is Verdict.POSSIBLE)
+
+
+@pytest.mark.parametrize(("items", "told"), [(0, False), (90, True)], ids=["text alone", "with images"])
+def test_multimodal_inputs_are_named_beside_the_prompts(items, told):
+    page = endpoint(ttft_mean=2.5, prefill_mean=2.3, e2e_mean=2.7, hits=0)
+    page.counter("vllm:mm_cache_queries_total", items, 500)
+    found = diagnose(recording(page))
+    prefill = finding(found.findings, "prefill")
+    assert prefill.verdict is Verdict.LIKELY
+    assert ("90 images, sounds or videos" in prefill.argument) is told
+    assert (found.confidence is Confidence.LOW) is told
+    assert ("the encoder of 90 multimodal inputs counts as prefill" in found.confidence_reasons) is told
