@@ -70,6 +70,12 @@ class Case:
         return self.traffic.batch_of_a_rank(len(self.timeline.ranks))
 
     @property
+    def single(self) -> bool:
+        """Say whether requests end with their first token, as those of a scorer, or of the prefill side of a pair."""
+        t = self.traffic
+        return t.first_tokens > 0 and not self.gaps and t.generated <= t.first_tokens
+
+    @property
     def multimodal(self) -> float:
         """Images, sounds and videos of the window, whose encoder runs before the first token; 0 where not told."""
         return self.timeline.delta(m.MM_QUERIES) or 0.0

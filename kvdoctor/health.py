@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 
 from kvdoctor import metrics as m
-from kvdoctor.case import Case
+from kvdoctor.case import NOTICED, Case
 from kvdoctor.histogram import Histogram, interpolated
 from kvdoctor.ledger import KV_LOAD, QUEUE
 from kvdoctor.model import Bound, Finding, Metric, Verdict
 from kvdoctor.units import count
 
 WAITS = 0.05
-"""Share of a request's seconds in waits and stalls, from which a service is not healthy (rule 3)."""
+"""Share of a request's seconds in waits and stalls, from which a service is not healthy (rule 3). Where requests
+end with their first token they are so short that nobody notices as much: there such waits must be noticed too."""
 AVOIDABLE = 0.10
 """Share of a request's seconds in prefill that is known to be avoidable, likewise (rule 3)..."""
 AVOIDABLE_SECONDS = 0.05
@@ -91,7 +92,7 @@ def unhealthy(case: Case, findings: tuple[Finding, ...]) -> tuple[str, ...]:
     if late > LATE * (case.traffic.first_tokens + late):
         reasons.append(f"{count(late)} requests have waited longer than the TTFT objective, and still wait")
     waits = sum(_waits(case, metric) for metric in Metric)
-    if case.share(waits) >= WAITS:
+    if case.share(waits) >= WAITS and (case.gaps or waits >= NOTICED):
         reasons.append(f"waits and stalls take {100 * case.share(waits):.0f}% of a request")
     likely = [f for f in findings if avoidable(f) and f.verdict is Verdict.LIKELY]
     lost = sum(max(f.share_seconds, f.recoverable_seconds or 0.0) for f in likely)

@@ -29,6 +29,13 @@ def gaps(timeline: Timeline) -> Histogram | None:
     if told is not None:
         return told
     number = (timeline.delta(m.GENERATED) or 0.0) - (timeline.delta(m.FINISHED) or 0.0)
+    if (
+        timeline.engine.at_finish
+        and timeline.delta(m.FINISHED)
+        and timeline.delta(m.GENERATED)
+        and number <= 0
+    ):
+        return None  # requests of one token each
     shape = timeline.histogram(m.STEP_SECONDS)
     if shape is not None:
         return _spread(shape, number, shape.mean)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from kvdoctor.traffic import Traffic
 
 RIDGE_TOKENS = 256.0
@@ -68,14 +70,16 @@ def _beside(traffic: Traffic) -> float | None:
 def prefilling(traffic: Traffic) -> float | None:
     """Mean number of requests between scheduled and first token; None where nothing tells.
 
-    By their own clock, else by what the queue leaves of TTFT, else by Little's law: those that run and do not
-    decode; None as well where they are no more than the two figures may differ by.
+    By their own clock, and no more than decode steps leave where these have one; else by what the queue leaves of
+    TTFT; else by Little's law: those that run and do not decode. None as well where these are no more than the two
+    figures may differ by.
     """
     t = traffic
     if not t.seconds > 0:
         return None
     if t.prefill is not None and t.prefill.count:
-        return t.prefill.total / t.seconds
+        left = max(0.0, t.seconds - t.decoding) if t.decoding else math.inf
+        return min(t.prefill.total, left) / t.seconds
     if t.cohort and t.queue is not None and t.queue.mean is not None and t.ttft is not None:
         return max(0.0, t.ttft.total - t.queue.mean * t.ttft.count) / t.seconds
     if t.running is None or t.at_finish:

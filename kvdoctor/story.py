@@ -47,6 +47,8 @@ def metric_sentence(case: Case, judgement: Judgement, metric: Metric) -> str:
     """Say how long a latency is, what most of it is, and what bounds it."""
     ledger = case.ttft if metric is Metric.TTFT else case.itl
     name = metric.value.upper()
+    if ledger is None and metric is Metric.ITL and case.single:
+        return "ITL: there is none, as requests end with their first token; TTFT alone is judged."
     if ledger is None:
         return f"{name}: nothing was observed."
     start = f"{name} {duration(ledger.seconds)} in the mean: {_largest(ledger)}"

@@ -51,6 +51,8 @@ class Traffic:
     pool_tokens: float | None
     block_size: float | None
     lifetime: bool
+    decoding: float = 0.0
+    """Seconds of all decode steps, of engines that run prefill and decode one after the other and time each."""
     at_finish: bool = False
     """Tokens are counted when a request ends: they are of those that finished, not of those that began."""
     gaps_of_requests: bool = False
@@ -224,6 +226,7 @@ def traffic(timeline: Timeline) -> Traffic:
         lifetime=lifetime,
         at_finish=timeline.engine.at_finish,
         gaps_of_requests=pace.of_requests(timeline),
+        decoding=timing.total if (timing := timeline.histogram(m.STEP_SECONDS)) is not None else 0.0,
         gaps_seen=timeline.has(m.ITL),
         kv_from_outside=timeline.has(m.KV_FETCH_IN_PROGRESS) or any(timeline.delta(q) for q in _OUTSIDE),
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 
 import pytest
-from loads import case
+from loads import case, endpoint
+from otherpages import Served, sglang, trt
+from readings import judged
 
 from kvdoctor import health as h
 from kvdoctor.histogram import Histogram
-from kvdoctor.model import Bound, Finding, Metric, Verdict
+from kvdoctor.model import Bound, Finding, Metric, State, Verdict
 
 INF = math.inf
 
@@ -103,3 +105,37 @@ def test_a_metric_without_observations_misses_nothing():
 def test_p95_in_a_wide_bucket_is_held_against_the_mean(bounds, counts, mean, estimate):
     histogram = Histogram(bounds, counts, mean * sum(counts), sum(counts))
     assert h._p95(histogram) == pytest.approx(estimate, abs=1e-4)
+
+
+SINGLE = {"outputs": 1, "ttft_mean": 0.12, "prefill_mean": 0.06, "e2e_mean": 0.12}
+
+
+@pytest.mark.parametrize(
+    ("queue", "healthy"), [(0.049, True), (0.051, False)], ids=["nobody notices", "over 50 ms"]
+)
+def test_waits_of_requests_with_one_token_must_be_long_enough_to_be_noticed(queue, healthy):
+    assert (h.unhealthy(case(**SINGLE, queue_mean=queue), ()) == ()) is healthy
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(endpoint(**SINGLE, queue_mean=0.04), id="vllm"),
+        pytest.param(
+            trt(Served(outputs=1, gap=0.0, ttft=0.12, queue=0.04, prefill=0.07, e2e=0.12)), id="trt"
+        ),
+        pytest.param(sglang(Served(outputs=1, ttft=0.12)), id="sglang"),
+    ],
+)
+def test_a_service_of_single_tokens_is_judged_by_ttft_alone(page):
+    found = judged(page)
+    assert found.state is State.HEALTHY
+    assert (
+        found.sentences["itl"]
+        == "ITL: there is none, as requests end with their first token; TTFT alone is judged."
+    )
+
+
+def test_a_service_of_single_tokens_that_is_late_has_its_cause():
+    found = judged(endpoint(**{**SINGLE, "ttft_mean": 4.0, "prefill_mean": 3.9, "e2e_mean": 4.0}))
+    assert (found.primary_name, found.subclass) == ("compute", "prefill")

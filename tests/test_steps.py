@@ -11,6 +11,7 @@ from readings import judged
 
 from kvdoctor.case import Case
 from kvdoctor.engines import sglang as engine
+from kvdoctor.engines import tgi as tgi_engine
 from kvdoctor.judged import judge_source
 from kvdoctor.steps import MOST_STEPS, RIDGE_TOKENS, mixed_share, prefill_share, prefilling
 from kvdoctor.traffic import Traffic
@@ -66,7 +67,7 @@ SHORT = replace(FULL, computed=300, prefill=0.02, gap=0.01)
 
 @pytest.mark.parametrize("page", [sglang, trt, tgi])
 def test_a_pool_that_fills_up_behind_full_steps_is_a_symptom(page):
-    busy = replace(FULL, prefill=0.11) if page is tgi else FULL
+    busy = replace(FULL, prefill=0.11, gap=0.002) if page is tgi else FULL
     assert answer(page(busy)) == "compute/prefill"
     assert answer(page(SHORT)) == "capacity/admission"
 
@@ -127,3 +128,12 @@ def test_requests_in_prefill_at_a_time(numbers, waiting):
 def test_a_batch_of_many_sequences_fills_steps_as_well(computed, share):
     """4,000 outputs in steps of over 256 tokens: their time goes with the KV that they read."""
     assert mixed_share(traffic(step_buckets={512.0: 1000.0}, computed=computed)) == share
+
+
+@pytest.mark.parametrize(
+    ("step", "share"), [(0.001, 0.8), (0.003, 0.7), (0.01, 0.0)], ids=["3 s of 30 s in decode", "9 s", "all"]
+)
+def test_batches_one_after_the_other_share_the_time(step, share):
+    """TGI: 240 batches of 0.1 s in prefill, 3,000 steps in decode."""
+    found = judge_source(tgi(Served(prefill=0.1, gap=step)).source(), tgi_engine.ENGINE, {})
+    assert prefill_share(found.case.traffic) == pytest.approx(share)

@@ -100,7 +100,9 @@ def test_a_metric_has_its_mean_its_largest_part_and_its_bound(named, end):
 
 
 def test_a_metric_that_was_not_observed_says_so():
-    assert story.metric_sentence(case(outputs=1), judgement(), Metric.ITL) == "ITL: nothing was observed."
+    assert (
+        story.metric_sentence(case(first_tokens=0), judgement(), Metric.ITL) == "ITL: nothing was observed."
+    )
 
 
 def test_a_step_that_is_not_split_is_not_called_unexplained():
