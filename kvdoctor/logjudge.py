@@ -63,8 +63,8 @@ def _strength(opinion: Opinion) -> int:
 def _quiet(view: LogView) -> State | None:
     """Name the state of an engine that computed nothing while it told; None when it did, or does not tell."""
     occupied = view.values(lm.GPU_BUSY)
-    pending = view.running is not None and view.running.peak > 0
-    if occupied and max(occupied) <= UNUSED and not pending and not view.flowing and not view.values(lm.CONCURRENCY):
+    busy = view.running is not None and view.running.peak > 0
+    if occupied and max(occupied) <= UNUSED and not busy and not view.flowing and not view.values(lm.CONCURRENCY):
         return State.IDLE
     if view.running is not None and view.waiting is None and view.running.peak == 0 and not view.flowing:
         return State.IDLE

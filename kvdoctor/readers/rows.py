@@ -19,6 +19,8 @@ _REPEATS = re.compile(
 _ALONE = re.compile(
     r"^(none|no|not|false|0|never|different|distinct|unique|all (distinct|different|unique))\b"
 )
+_MEASURED = ("benchmark", "metric", "log")
+"""Kinds of rows whose 0 is a figure and no answer."""
 _ANEW = re.compile(r"full prompt re ?process|re ?process\w* (of )?the (full|whole|entire) prompt")
 _DIFFER = re.compile(r"\b(differ\w*|mismatch\w*|not (equal|the same|identical)|unequal)\b")
 _FRONT = re.compile(
@@ -90,7 +92,7 @@ def facts(kind: str, name: str, value: str) -> Iterable[tuple[Quantity, float]]:
             yield lm.TCP, 1.0
         elif _OFF.search(words):
             yield lm.FAST_PATH_OFF, 1.0
-    if _REPEATS.search(f"{name} {words}"[:MAX_WORDS]) and not _ALONE.match(words):
+    if _REPEATS.search(f"{name} {words}"[:MAX_WORDS]) and not (_ALONE.match(words) and kind not in _MEASURED):
         yield lm.REPEATED, 1.0
     told = f"{name} {words}"[:MAX_WORDS]
     if _FRONT.search(told) and _CHANGES.search(told) and not _ON_PURPOSE.search(told):

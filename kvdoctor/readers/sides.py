@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
+from kvdoctor import logmetrics as lm
 from kvdoctor.readers.rows import named, normal
 
 _SIDE = re.compile(
     r"^(on|off|with|without|before|after|enabled|disabled|old|new)$|^[A-Za-z]{0,4}=?[\d.]+[kKmM]?$",
     re.IGNORECASE,
 )
+_MOVES = frozenset((lm.LOAD_TIME, lm.LOAD_RATE, lm.STORE_TIME, lm.STORE_RATE))
+"""What `offload` or `store` would stand for alone; behind a comma they are the side of another figure."""
 _OPPOSITE = re.compile(r"\b(with|without)\b", re.IGNORECASE)
 
 
@@ -42,10 +45,11 @@ def _stemmed(part: str, first: str, kinds: Collection[str]) -> str:
 
 def _sided(part: str, first: str, kinds: Collection[str]) -> str:
     """`TTFT cold / warm`, `TTFT, turn 1 / turn 2`: the first part has what the others are of, up to its own side."""
-    side = bool(_SIDE.match(part.split(" ", 1)[0]))
-    if named(normal(part), kinds) and not side:
-        return part
     stem, comma, _ = first.rpartition(",")
+    alone = named(normal(part), kinds)
+    side = bool(_SIDE.match(part.split(" ", 1)[0]))
+    if alone and not side and not (comma and alone <= _MOVES):
+        return part
     if _OPPOSITE.fullmatch(part) and _OPPOSITE.search(first):
         full = _OPPOSITE.sub(part, first)
     elif comma and not (side and _SIDE.match(first.split()[-1])):

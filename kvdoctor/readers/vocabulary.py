@@ -103,9 +103,9 @@ NAMES: tuple[Name, ...] = (
     _name(lm.STORE_TIME, r"\b(storing|store (time|cost|latency|duration|per|of|to)|save|saving|put|backup|offload|"
           r"swap out)\b|^store( \d.*)?$", TIME, r"\bhits?\b|\brun\b|total|request|wall"),
     _name(lm.STORE_RATE, r"\b(store|save|put|backup|offload)\b", BYTE_RATE, r"\bread\b"),
-    _name(lm.RECOMPUTE_TIME, r"recomput|re ?prefill|computing (it|them|the same)|prefill\w* (it|them|the same|instead|"
-          r"from scratch)", TIME, "preempt"),
-    _name(lm.LOAD_TIME, r"retriev|\b(load|loading|fetch|fetching|prefetch|onboard|get|swap in|load ?back|"
+    _name(lm.RECOMPUTE_TIME, r"recomput|\bre ?prefill|computing (it|them|the same)|prefill\w* (it|them|"
+          r"the same|instead|from scratch)", TIME, "preempt"),
+    _name(lm.LOAD_TIME, r"retriev|\b(load|loading|loaded|fetch|fetching|prefetch|onboard|get|swap in|load ?back|"
           r"restore|restoring|reload)\b", TIME, r"model|weight|average|(under|at|high|low) load|start"),
     _name(lm.LOAD_RATE, r"retriev|\b(load|fetch|prefetch|onboard|get|swap in|load ?back|restore|reload)\b|"
           r"\b(disk|ssd|nvme|storage|store|tier|host|cpu) read\b", BYTE_RATE, "model|weight"),
