@@ -30,12 +30,13 @@ _CURED = re.compile(
 )
 _AT_USAGE = re.compile(r"at (\d{1,3}(?:\.\d+)?) ?% kv")
 _AT_LOAD = re.compile(
-    r"(?:concurrency|bs|batch|clients?|users?|qps|rps|(?:request|arrival) rate) ?=? ?(\d+(?:\.\d+)?)"
+    r"\b(?:concurrency|bs|batch|clients?|users?|qps|rps|(?:request|arrival) rate) ?=? ?(\d+(?:\.\d+)?)"
     r"|(\d+) (?:concurrent|clients?|users?|parallel)\b|(\d+(?:\.\d+)?) ?(?:qps|rps|req/s)"
 )
 _AT_LENGTH = re.compile(
     r"(?:prompt|input|context|ctx|isl|prefix|depth)(?: (?:length|len|size|tokens|depth))? ?=? ?(?:of |at )?"
     r"(?:\d+k? )?(\d+(?:\.\d+)?)(k?)(?![\w.])|(\d+(?:\.\d+)?)(k?) (?:tokens? (?:of )?)?(?:prompt|input|context|ctx)"
+    r"|\bat (\d+(?:\.\d+)?)(k?) tokens"
 )
 _TAIL = re.compile(r"(?:%|percent) (of [\w ]{1,40})$")
 _WHILE = re.compile(r"\b(?:while|with|at) running ?= ?(\d+)")
@@ -160,7 +161,8 @@ def _conditions(name: str) -> Labels:
     load, length = _AT_LOAD.search(name), _AT_LENGTH.search(name)
     told: Labels = (("load", load[1] or load[2] or load[3]),) if load else ()
     if length:
-        number = float(length[1] or length[3]) * (1000 if length[2] or length[4] else 1)
+        number = float(length[1] or length[3] or length[5])
+        number *= 1000 if length[2] or length[4] or length[6] else 1
         told = (*told, ("length", f"{number:g}"))
     return told
 

@@ -34,6 +34,7 @@ _CHANGES = re.compile(
     r"|\b(changes|differs|is new|is different|re ?ordered|shuffled|regenerated|rewritten)\b.*"
     r"\b(every|each|per|between|on every) (request|turn|call|second|minute)"
 )
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 MAX_WORDS = 400
 """Characters of a row's name and value in which such words are looked for."""
 _ON_PURPOSE = re.compile(r"\b(bust\w*|avoid\w*|prevent\w*|defeat\w*|on purpose|never hit|no reuse)\b")
@@ -51,7 +52,6 @@ _FROZEN = re.compile(
 _FREE = re.compile(
     r"\b(free|available) (\w+ )?(kv |gpu )?(cache )?(blocks?|pages?)\b|\b(blocks?|pages?) (free|available)\b"
 )
-_DROPPED = re.compile(r"kv cache rm \[?0\b")
 _OFF = re.compile(r"(disabled|not (supported|available|found)|no nvlinks?)")
 _YES = re.compile(r"^(true|set|yes|on|1|enabled)?$")
 _NO = re.compile(r"^(false|off|no|0|disabled)$")
@@ -59,7 +59,7 @@ _NO = re.compile(r"^(false|off|no|0|disabled)$")
 
 def normal(text: str) -> str:
     """Return a name in lower case with blanks between its words."""
-    return re.sub(r"[\s_:,#-]+", " ", text.lower()).strip()
+    return re.sub(r"[\s_:,#-]+", " ", _THOUSANDS.sub("", text.lower())).strip()
 
 
 @lru_cache(maxsize=512)
@@ -98,8 +98,6 @@ def facts(kind: str, name: str, value: str) -> Iterable[tuple[Quantity, float]]:
     if _FRONT.search(told) and _CHANGES.search(told) and not _ON_PURPOSE.search(told):
         yield lm.VOLATILE, 1.0
     if _ANEW.search(told) and not _NO.match(words):
-        yield lm.REPROCESSED, 1.0
-    if _DROPPED.search(told):
         yield lm.REPROCESSED, 1.0
     if _FREE.search(name) and re.fullmatch(r"0(\.0+)?", words):
         yield m.KV_CACHE_USAGE, 1.0

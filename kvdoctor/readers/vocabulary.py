@@ -95,8 +95,8 @@ NAMES: tuple[Name, ...] = (
           TIME),
     _name(lm.TRANSFER_TIME, r"transfer|xfer|time for (write|read)|hand ?(over|off)|kv (send|recv|receive|migrat\w*)",
           TIME),
-    _name(lm.LINK_RATED, rf"^(?=.*\b(rated|line rate|theoretical|nominal|peak|spec\w*|max\w*)\b)(?=.*({_LINKS}))",
-          BYTE_RATE),
+    _name(lm.LINK_RATED, r"^(?=.*\b(rated|expected|line rate|theoretical|nominal|peak|spec\w*|max\w*)\b)"
+          rf"(?=.*({_LINKS}))", BYTE_RATE),
     _name(lm.TRANSFER_RATE, r"transfer|xfer|nixl|network (bandwidth|bw|speed|rate)|rdma|inter ?node|"
           r"link (rate|speed)|nccl|bus ?bw|bus bandwidth|"
           r"all ?reduce|\bnic\b|ethernet|infiniband|iperf|hand ?(over|off)", BYTE_RATE),
@@ -115,7 +115,7 @@ NAMES: tuple[Name, ...] = (
     _name(lm.SHARED_PREFIX, r"\b(shared|identical) (system |\w+ )?(prefix|prompt|tokens)|identical prefix", PLAIN),
     _name(lm.BATCH_SEQUENCES, r"new seq", PLAIN),
     _name(lm.BATCH_NEW, r"new[- ]?tokens?\b", PLAIN),
-    _name(lm.BATCH_CACHED, r"cached[- ]?(prefix )?tokens?\b|tokens? (cached|reused|from cache)|reused tokens|"
+    _name(lm.BATCH_CACHED, r"cached[- ]?(prefix |prompt )?tokens?\b|tokens? (cached|reused|from cache)|reused tokens|"
           r"\b(slot|cache|prefix) reuse\b|cache read", PLAIN),
     _name(lm.PROMPT_TOKENS, r"(prompt|input) (length|len|tokens|size)|isl", PLAIN),
     _name(lm.PROMPT_TOKENS, r"^(prompt|input|context)$", ("tok", "token", "tokens")),
@@ -130,7 +130,8 @@ NAMES: tuple[Name, ...] = (
     _name(lm.FULL_LENGTH, r"maximum concurrency|max concurrency", PLAIN),
     _name(lm.POOL_TOKENS, r"kv cache (size|capacity|tokens)|kv pool|kv capacity|max total num tokens|paged kv cache",
           PLAIN),
-    _name(lm.DRAM_ACTIVE, r"dram (active|throughput)|\bmbu\b|(bandwidth|hbm|dram) util|hbm throughput", SHARE),
+    _name(lm.DRAM_ACTIVE, r"dram (active|throughput)|\bmbu\b|(bandwidth|hbm|dram) util|hbm throughput|"
+          r"(achieved|effective|measured) (hbm |memory |dram )?bandwidth", SHARE),
     _name(lm.TENSOR_ACTIVE, r"\b(tensor (core|pipe)?s? ?(active|util\w*|busy)|tensor (active|cores?|pipe)|mfu)\b",
           SHARE),
     _name(lm.GPU_IDLE, r"\bgpus?\b.*\b(idle|starv\w*|wait\w*|bubbles?)\b|\b(idle|bubbles?)\b.*\bgpus?\b", RATIO),
@@ -166,7 +167,7 @@ _COLLECTIVE = _name(
 PROFILED: tuple[Name, ...] = (
     _COLLECTIVE,
     _name(lm.HOST_TIME, r"schedul|tokeniz|python|\bcpu\b|hash|serial|preprocess|postprocess|event loop|look ?up|"
-          r"\bidle\b|gap between|launch|bubble|grammar|bitmask", TIME),
+          r"\bidle\b|gap between|between (two |the )?(steps|iterations)|launch|bubble|grammar|bitmask", TIME),
     _name(lm.GPU_TIME, r"forward|kernel|\bgpu\b|model exec|execute model|run model|graph exec|"
           r"attention|decode step|gemm|matmul", TIME),
 )  # fmt: skip

@@ -148,8 +148,6 @@ def test_what_was_set_up_was_not_timed():
         ("log", "free KV blocks", "12", {}),
         ("metric", "prefix_cache_hits_total", "frozen", {lm.HITS: 0.0}),
         ("config", "cache_prompt", "not sent", {lm.CACHING: 0.0}),
-        ("log", "next request", "kv cache rm - [0, end)", {lm.REPROCESSED: 1.0}),
-        ("log", "next request", "kv cache rm - [158, end)", {}),
         ("config", "UCX_TLS", "tcp,cuda_copy", {lm.TCP: 1.0}),
         ("config", "UCX_TLS", "tcp,rc,cuda_copy", {}),
         ("workload", "shared prefix", "none", {}),

@@ -104,6 +104,16 @@ def _few_fit(view: LogView, evidence: tuple[Evidence, ...]) -> Opinion | None:
     return likely(Bound.CAPACITY, "admission", why, Grade.INFERRED, evidence + more, do=ROOM)
 
 
+def _full(view: LogView, evidence: tuple[Evidence, ...]) -> Opinion | None:
+    """The pool is full and requests wait; how many run is not told."""
+    if view.running is not None or view.usage is None or view.usage.peak < FULL:
+        return None
+    if view.waiting is None or not view.waiting.peak:
+        return None
+    why = f"The pool is full, and {count(view.waiting.peak)} requests wait."
+    return likely(Bound.CAPACITY, "admission", why, Grade.INFERRED, evidence, do=ROOM, metric=Metric.TTFT)
+
+
 def no_room_for_another(view: LogView) -> bool:
     """Say whether one more request as large as those that run would not fit into what the pool has left."""
     if view.usage is None or view.running is None or view.running.mean < 1:
@@ -147,7 +157,7 @@ def _filling(view: LogView, evidence: tuple[Evidence, ...]) -> Opinion | None:
 def check(view: LogView) -> tuple[Opinion, ...]:
     """Ask for events first, then for what gauges show."""
     evidence = _evidence(view)
-    for ask in (_events, _blocked, _squeezed, _few_fit, _too_large, _filling):
+    for ask in (_events, _blocked, _squeezed, _few_fit, _too_large, _filling, _full):
         opinion = ask(view, evidence)
         if opinion is not None:
             return (opinion,)
