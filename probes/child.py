@@ -145,12 +145,27 @@ def _answer(
                 return None
             *lines, pending = (pending + piece).split(b"\n")
             for line in lines:
-                message = json.loads(line)
+                message = _message(line)
                 if "share" not in message:
                     found: dict[str, Any] = message
                     return found
                 tell(message["doing"], message["share"])
     raise KvdoctorError(f"the probe did not end within {limit_s:g} s and was stopped", "allow it more time")
+
+
+def _message(line: bytes) -> dict[str, Any]:
+    """Read one line; KvdoctorError for one that is not ours: --python may name any program."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not (
+        {"result", "refused", "absent", "failed"} & found.keys() or {"doing", "share"} <= found.keys()
+    ):
+        raise KvdoctorError(
+            "the program that was started is no Python that runs a probe", "--python PATH of one"
+        )
+    return found
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -16,9 +16,14 @@ MARGIN = 512 * 2**20
 DRIVER_NODES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 
 
+def has_driver(nodes: tuple[str, ...] = DRIVER_NODES) -> bool:
+    """Say whether the machine has a card, whatever our own Python can do with it: a probe may run under another."""
+    return any(Path(node).exists() for node in nodes)
+
+
 def missing(nodes: tuple[str, ...] = DRIVER_NODES) -> Absent | None:
     """Say why there is no GPU to measure; None where there is one. Makes no CUDA context."""
-    if not any(Path(node).exists() for node in nodes):
+    if not has_driver(nodes):
         return Absent("there is no GPU on this machine", "run it on the GPU's host")
     if importlib.util.find_spec("torch") is None:
         return Absent("this Python has no torch", "pip install 'kvdoctor[torch]', or --python PATH")

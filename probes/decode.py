@@ -71,15 +71,23 @@ class Options:
 
 def footprint(options: Options) -> Footprint:
     """Say what it takes at most."""
-    config, kv_dtype = _shape(options)
-    host = options.device == "cpu" or cuda.missing() is not None
-    room = min(manners.room(), _most(options, is_host=True)) if host else _most(options, is_host=False)
+    on_card = options.device != "cpu" and cuda.has_driver()
+    on_host = options.device in ("auto", "cpu")
+    what = " or ".join(["memory bandwidth of every processor"] * on_host + ["the GPU"] * on_card)
+    return Footprint(
+        SECONDS,
+        host_bytes=_taken(options, min(manners.room(), _most(options, is_host=True))) if on_host else 0,
+        device_bytes=_taken(options, _most(options, is_host=False)) if on_card else 0,
+        loads=f"{what}, in bursts" if options.shared else what,
+    )
+
+
+def _taken(options: Options, room: int) -> int:
+    """Bytes of what would be built in so much room; 0 where nothing fits."""
     try:
-        taken = _planned(options, config, kv_dtype, room, 0).bytes
+        return _planned(options, *_shape(options), room, 0).bytes
     except Unavailable:
-        taken = 0
-    what = "memory bandwidth of every processor" if host else "the GPU"
-    return Footprint(SECONDS, host_bytes=taken * host, device_bytes=taken * (not host), loads=what)
+        return 0
 
 
 def run(options: Options, tell: Tell) -> dict[str, Any]:

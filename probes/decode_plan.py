@@ -54,13 +54,14 @@ def plan(config: ModelConfig, kv_layer: int, *, room: int, cache: int) -> Work:
     needed = outer + STEPS * first * each
     if needed > room or STEPS * first > config.layers:
         raise Unavailable(
-            f"three layers of this shape take {(outer + STEPS * each) / 2**30:.1f} GiB with their KV, "
-            f"and {room / 2**30:.1f} GiB may be taken here",
+            f"three layers of this shape take {(outer + STEPS * each) / 2**20:,.0f} MiB with their KV, "
+            f"and {room / 2**20:,.0f} MiB may be taken here",
             "free memory, allow more of it (--size), or lower --batch or --context",
         )
     if outer + first * each < least:
+        layers = "1 layer is" if first == 1 else f"{first} layers are"
         raise Unavailable(
-            f"{first} layers read {(outer + first * each) / 2**20:,.0f} MiB, of which the caches hold a share",
+            f"{layers} {(outer + first * each) / 2**20:,.0f} MiB, of which the caches hold a share",
             "a larger batch or context",
         )
     return Work(tuple(step * first for step in range(1, STEPS + 1)), needed)

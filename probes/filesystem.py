@@ -96,7 +96,7 @@ def require_room(folder: str, size: int, stat: os.statvfs_result | None = None) 
         need = f"{SPARE * size / 2**20:,.0f} MiB"
         raise Unavailable(
             f"{folder} has {free / 2**20:,.0f} MiB free, and a probe of {size / 2**20:,.0f} MiB wants {need}",
-            "make room, or --size less",
+            "make room, --size less (64 MiB at least), or --path of another",
         )
 
 

@@ -30,6 +30,7 @@ def main() -> None:
     out = _private_stdout()
     request = json.loads(sys.stdin.buffer.readline())
     _behave(int(request["parent"]))
+    sys.excepthook = _die
     threading.Thread(target=_watch_parent, daemon=True).start()
 
     def say(message: Mapping[str, Any]) -> None:
@@ -45,6 +46,13 @@ def main() -> None:
     os._exit(0)  # a thread that waits in a system call, and the parent watch, must not hold us
 
 
+def _die(*error: Any) -> None:
+    """Show an error that nothing caught, and end at once: a thread that waits for the others would hold us for ever."""
+    sys.__excepthook__(*error)
+    sys.stderr.flush()
+    os._exit(1)
+
+
 def answer_of(probe: str, options: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """Run a probe here and return its last message."""
     module = importlib.import_module(PROBES[probe].module)
@@ -56,12 +64,24 @@ def answer_of(probe: str, options: Mapping[str, Any], tell: Tell) -> dict[str, A
         return {"refused": [refusal.reason, refusal.cure]}
     except KvdoctorError as error:
         return {"failed": [error.message, error.hint]}
-    except (MemoryError, OSError) as error:
-        if isinstance(error, OSError) and error.errno != errno.ENOMEM:
+    except (MemoryError, OSError, ImportError, RuntimeError) as error:
+        if not _is_short(error):
             raise
         return {
             "refused": ["this process may not have the memory that it needs", "ulimit -v, or --size less"]
         }
+
+
+SHORT = ("failed to map segment", "annot allocate memory", "can't allocate memory", "CUDA out of memory")
+"""How the loader, the C library, torch on a CPU and torch on a GPU say that memory is short."""
+NO_THREAD = "can't start new thread"
+
+
+def _is_short(error: Exception) -> bool:
+    """Say whether it is memory, a thread's stack included, that an operation failed for."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, MemoryError) or any(each in str(error) for each in (*SHORT, NO_THREAD))
 
 
 def options_of(kind: Any, values: Mapping[str, Any]) -> Any:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvdoctor.errors import KvdoctorError, Unavailable
-from kvdoctor.probes import store, stream
+from kvdoctor.probes import manners, store, stream
 from kvdoctor.probes.child import Tell
 from kvdoctor.probes.footprint import Footprint
 from kvdoctor.probes.network_peer import peer
@@ -84,6 +84,7 @@ def footprint(options: Options) -> Footprint:
 
 def run(options: Options, tell: Tell) -> dict[str, Any]:
     """Measure the way to the peer; KvdoctorError where it does not answer."""
+    manners.require_memory(footprint(options).host_bytes, "the network probe")
     with peer(options.host, options.port) as (host, port):
         try:
             return _Client(host, port, options, tell).result()

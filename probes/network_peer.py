@@ -33,6 +33,13 @@ def peer(host: str, port: int) -> Iterator[tuple[str, int]]:
         if not first.strip().isdigit():
             raise KvdoctorError("the peer on this machine did not start", "is loopback up? ip link set lo up")
         yield "127.0.0.1", int(first)
+    except (KvdoctorError, OSError) as error:
+        if process.poll() is None:
+            raise
+        raise KvdoctorError(
+            f"the peer on this machine ended in the middle, with exit code {process.returncode}",
+            "has it the memory? ulimit -v, or the cgroup's limit",
+        ) from error
     finally:
         process.kill()
         process.wait()

@@ -7,6 +7,7 @@ to about 20 seconds. Nothing is dropped from the system's caches but this file.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -59,8 +60,7 @@ def footprint(options: Options) -> Footprint:
 def run(options: Options, tell: Tell) -> dict[str, Any]:
     """Write a file, read it in every way, and return the rows. Unavailable where the folder is not fit for it."""
     folder = os.path.realpath(options.path)
-    if not os.path.isdir(folder):
-        raise Unavailable(f"{folder} is not a folder", "--path of a folder on the disk in question")
+    _check_folder(folder)
     options = _fitting(options)
     kind = filesystem.file_system(folder)
     filesystem.require_room(folder, options.size)
@@ -68,6 +68,19 @@ def run(options: Options, tell: Tell) -> dict[str, Any]:
     with _opened(folder) as (fd, how, direct):
         plan = Plan(_blocks(options), options.depths, options.shared)
         return Session(folder, fd, options.size, direct, plan, tell).result(kind, how)
+
+
+def _check_folder(folder: str) -> None:
+    """Raise Unavailable for what is no folder, or may not be looked at."""
+    try:
+        if stat.S_ISDIR(os.stat(folder).st_mode):
+            return
+    except PermissionError as error:
+        reason = f"{folder} cannot be looked at: {error.strerror}"
+        raise Unavailable(reason, "--path of a folder that you may write") from error
+    except OSError:
+        pass  # what is not there is no folder either
+    raise Unavailable(f"{folder} is not a folder", "--path of a folder on the disk in question")
 
 
 def _fitting(options: Options) -> Options:

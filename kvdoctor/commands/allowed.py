@@ -12,7 +12,7 @@ from kvdoctor.commands.victim_place import Victim, victim
 NEEDS = {
     "nvme": "which folder holds the KV tier is not known: kvdoctor probe nvme --path FOLDER",
     "network": "no peer is named: kvdoctor probe network --peer HOST:PORT",
-    "decode": "it would compute beside the service for a minute: kvdoctor probe decode while the service is down",
+    "decode": "beside a service its rate is no ceiling: kvdoctor probe decode while the service is down",
     "request": "no prompt is named: kvdoctor probe request --url URL --prompt-file FILE",
 }
 """What is not run without a word of the user's, whatever the service does."""

@@ -9,18 +9,24 @@ import sys
 from pathlib import Path
 
 from kvdoctor.errors import Absent, KvdoctorError, Unavailable
+from kvdoctor.probes.child import environment
 
 LOOK_SECONDS = 20.0
 HAS_TORCH = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
 
 
 def has_torch(python: str) -> bool:
-    """Say whether a Python finds torch; it is not imported."""
-    if python == sys.executable:
+    """Say whether a Python finds torch in the environment that a probe's child gets; it is not imported."""
+    if python == sys.executable and "PYTHONPATH" not in os.environ:
         return importlib.util.find_spec("torch") is not None
     try:
         done = subprocess.run(
-            [python, "-B", "-c", HAS_TORCH], timeout=LOOK_SECONDS, capture_output=True, check=False, cwd="/"
+            [python, "-B", "-c", HAS_TORCH],
+            timeout=LOOK_SECONDS,
+            capture_output=True,
+            check=False,
+            cwd="/",
+            env=environment(),
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
@@ -41,6 +47,7 @@ def python_for(need: str, *, given: str | None, pid: int | None) -> str:
     if need == "no" or has_torch(sys.executable):
         return sys.executable
     why = "this Python has no torch"
+    why += ", PYTHONPATH aside, which a probe does not take over" if "PYTHONPATH" in os.environ else ""
     if pid is not None:
         try:
             found = python_of(pid)
@@ -48,7 +55,7 @@ def python_for(need: str, *, given: str | None, pid: int | None) -> str:
                 return found
             why = f"neither this Python nor that of process {pid} has torch"
         except Unavailable as closed:
-            why = f"this Python has no torch, and {closed.reason}"
+            why = f"{why}, and {closed.reason}"
     if need == "required":
         raise Absent(why, "pip install 'kvdoctor[torch]', or --python PATH of a Python that has it")
     return sys.executable

@@ -88,9 +88,9 @@ def run_one(asked: Asked) -> dict[str, Any]:
     try:
         cost = footprint(asked)
         head["footprint"] = dataclasses.asdict(cost)
-        print_lines(cost_line(asked.name, cost))
         if asked.stop is not None and (reason := asked.stop()):
             raise Unavailable(f"before it started, {reason}", IDLE)
+        print_lines(cost_line(asked.name, cost))
         grant = _grant(asked, cost)
         head |= grant.told
         _ask(asked, grant)

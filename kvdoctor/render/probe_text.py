@@ -99,11 +99,11 @@ def notes(result: Mapping[str, Any]) -> list[str]:
                 f"lower bounds: other work held the processors (ours {percent(min(shares))} of the time)"
             )
     if about.get("shared_with_others"):
-        notes.append("measured beside the service: what it leaves over, not what the hardware can do")
+        notes.append("beside the service: what it leaves over, not what the hardware can do")
     if result["probe"] == "network" and about.get("says"):
         notes.append(about["says"])
     if about.get("loopback"):
-        notes.append("loopback never leaves this machine's memory: name a --peer to measure a network")
+        notes.append("loopback never leaves this machine's memory: a network takes a --peer")
     if result["probe"] == "nvme":
         notes.append(f"{gib(about['file_bytes'])} of random data on {about['file_system']}, {about['path']}")
     return notes

@@ -9,7 +9,7 @@ import pytest
 
 from kvdoctor.commands import interpreter
 from kvdoctor.commands.interpreter import python_for, python_of
-from kvdoctor.errors import KvdoctorError, Unavailable
+from kvdoctor.errors import Absent, KvdoctorError, Unavailable
 
 
 @pytest.fixture
@@ -73,6 +73,20 @@ def test_no_torch_anywhere_is_a_clear_line(monkeypatch):
     with pytest.raises(Unavailable, match="this Python has no torch") as refused:
         python_for("required", given=None, pid=None)
     assert "kvdoctor[torch]" in refused.value.cure
+
+
+def test_torch_that_only_our_own_path_leads_to_is_not_counted_on(tmp_path, monkeypatch):
+    """A probe's child gets no PYTHONPATH, so what is found through it would be missing there."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch/__init__.py").write_text("")
+    python = tmp_path / "plain"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert not interpreter.has_torch(str(python))
+    monkeypatch.setattr(interpreter, "has_torch", lambda python: False)
+    with pytest.raises(Absent, match="PYTHONPATH aside"):
+        python_for("required", given=None, pid=None)
 
 
 def test_the_targets_own_python_is_next(monkeypatch):

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from kvdoctor.errors import KvdoctorError, Unavailable
+from kvdoctor.errors import Absent, KvdoctorError, Unavailable
 from kvdoctor.probes import child, inside
-from kvdoctor.probes.child import run_child
+from kvdoctor.probes.child import Stopped, run_child
 
 ROOT = str(Path(__file__).resolve().parents[2])
 LIMIT = 60.0
 FAKE = """
 import os, sys, time
 from dataclasses import dataclass
-from kvdoctor.errors import KvdoctorError, Unavailable
+from kvdoctor.errors import Absent, KvdoctorError, Unavailable
 
 @dataclass(frozen=True)
 class Options:
@@ -39,6 +39,16 @@ def run(options, tell):
         raise ValueError("a bug")
     if options.what == "memory":
         raise OSError(12, "Cannot allocate memory")
+    if options.what == "threads":
+        raise RuntimeError("can't start new thread")
+    if options.what == "loader":
+        raise ImportError("libtorch_cpu.so: failed to map segment from shared object")
+    if options.what == "absent":
+        raise Absent("no card", "elsewhere")
+    if options.what == "hang":
+        import threading
+        threading.Thread(target=threading.Barrier(2).wait).start()
+        raise RuntimeError("a bug beside a thread that waits")
     if options.what == "vanish":
         os._exit(7)
     if options.what == "wait":
@@ -115,6 +125,10 @@ def test_it_leaves_no_bytecode_in_the_package(package):
         ("refuse", Unavailable, "no"),
         ("fail", KvdoctorError, "broke"),
         ("memory", Unavailable, "may not have the memory"),
+        ("threads", Unavailable, "may not have the memory"),
+        ("loader", Unavailable, "may not have the memory"),
+        ("absent", Absent, "no card"),
+        ("hang", KvdoctorError, "RuntimeError: a bug beside a thread that waits"),
         ("crash", KvdoctorError, "ended without an answer: ValueError: a bug"),
         ("vanish", KvdoctorError, "ended without an answer: a library prints"),
     ],
@@ -142,7 +156,7 @@ def test_a_reason_to_stop_ends_it(package):
     def stop():
         return "the service suffers" if any(share == 0.5 for _, share in told) else ""
 
-    with pytest.raises(Unavailable, match="the service suffers"):
+    with pytest.raises(Stopped, match="the service suffers"):
         run_child("fake", {"what": "wait"}, limit_s=LIMIT, tell=lambda *line: told.append(line), stop=stop)
     assert gone(pid_of(told))
 
@@ -174,6 +188,15 @@ def test_a_kill_of_the_parent_ends_the_child(package):
     parent.wait()
     parent.stdout.close()
     assert gone(pid)
+
+
+@pytest.mark.parametrize("says", ["hello", "[1]", '{"a": 1}', '{"share": 1}'])
+def test_a_program_that_answers_otherwise_is_no_python(tmp_path, says):
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\necho '{says}'; sleep 1\n")
+    program.chmod(0o755)
+    with pytest.raises(KvdoctorError, match="is no Python that runs a probe"):
+        run_child("hbm", {}, limit_s=LIMIT, python=str(program))
 
 
 def test_a_program_that_is_no_python_is_named():

@@ -7,7 +7,7 @@ import importlib.util
 import pytest
 
 from kvdoctor.errors import KvdoctorError, Unavailable
-from kvdoctor.probes import decode, manners
+from kvdoctor.probes import cuda, decode, manners
 from kvdoctor.probes.decode import SMALL, Options
 from kvdoctor.probes.decode_plan import Work, fit, kv_layer_bytes, plan
 from kvdoctor.probes.timing import BURST_S, IDLE_FACTOR, SHARED_REPEATS, Pace
@@ -203,6 +203,18 @@ def test_what_a_burst_cannot_read_is_refused_with_the_reason(small, monkeypatch)
     monkeypatch.setattr(decode_gentle, "step_bytes", lambda device, pace: MIB)
     with pytest.raises(Unavailable, match="beside a service a step is to end within 50 ms: three layers"):
         decode.run(Options(config=TINY, context=50, device="cpu", shared=True), quiet)
+
+
+@pytest.mark.parametrize(
+    ("device", "host", "card"), [("auto", True, True), ("cpu", True, False), ("cuda", False, True)]
+)
+def test_where_there_is_a_card_its_memory_is_counted_whatever_our_own_torch_can(
+    small, monkeypatch, device, host, card
+):
+    """A probe may run under another Python than ours: the card is asked about by what is stated here."""
+    monkeypatch.setattr(cuda, "has_driver", lambda: True)
+    cost = decode.footprint(Options(config=TINY, batch=1, context=50, device=device))
+    assert (cost.host_bytes > 0, cost.device_bytes > 0) == (host, card)
 
 
 def test_an_unknown_kv_dtype_is_refused():

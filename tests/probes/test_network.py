@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from kvdoctor.errors import KvdoctorError, Unavailable
-from kvdoctor.probes import gloo, network, network_tempo, store, stream
+from kvdoctor.probes import gloo, manners, network, network_peer, network_tempo, store, stream
 from kvdoctor.probes.network import Options
 from kvdoctor.probes.network_tempo import SHARED_BYTES, Tempo, shared_tempo
 from kvdoctor.probes.serve import Place, is_loopback, listen, serve
@@ -197,6 +200,27 @@ def test_nothing_more_is_sent_when_a_second_or_the_bytes_are_used_up(seconds, pa
     tempo.pace.sleep = lambda seconds: None
     tempo.rest(seconds, payload)
     assert tempo.used_up is over
+
+
+def hear_of_a_killed_peer():
+    """Start a peer here, kill it, and wait for its answer."""
+    with network_peer.peer("", 0) as (_, port), closing(stream.join("127.0.0.1", port, "")) as line:
+        (child,) = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        os.kill(int(child), signal.SIGKILL)
+        os.waitid(os.P_PID, int(child), os.WEXITED | os.WNOWAIT)
+        line.hear()
+
+
+def test_a_peer_here_that_dies_is_named_and_not_blamed_on_the_other_side():
+    with pytest.raises(KvdoctorError, match="the peer on this machine ended in the middle") as died:
+        hear_of_a_killed_peer()
+    assert "ulimit" in died.value.hint
+
+
+def test_too_little_memory_is_refused_before_a_peer_is_started(monkeypatch):
+    monkeypatch.setattr(manners, "available_memory", lambda root="/": 0)
+    with pytest.raises(Unavailable, match="the network probe needs"):
+        network.run(Options(), lambda doing, share: None)
 
 
 def test_what_was_left_out_is_listed(monkeypatch):

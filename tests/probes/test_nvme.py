@@ -83,6 +83,15 @@ def test_no_folder_no_probe(tmp_path):
         nvme.run(Options(str(tmp_path / "absent")), quiet)
 
 
+def test_a_folder_behind_a_closed_one_is_said_to_be_closed(tmp_path, monkeypatch):
+    def closed(path):
+        raise PermissionError(13, os.strerror(13))
+
+    monkeypatch.setattr(nvme.os, "stat", closed)
+    with pytest.raises(Unavailable, match="cannot be looked at: Permission denied"):
+        nvme._check_folder(str(tmp_path))
+
+
 def test_a_disk_that_fills_up_meanwhile_is_a_clear_line(quick, tmp_path, monkeypatch):
     def full(self, block, pace):
         raise OSError(28, os.strerror(28))
