@@ -66,10 +66,12 @@ def parts(name: str, value: str, note: str) -> list[tuple[str, str]]:
 def _counted(names: Sequence[str]) -> list[str]:
     """`TTFT at 1k / 8k / 32k prompt`: what stands before and behind the numbers belongs to all; else nothing."""
     words = [name.split() for name in names]
-    place = max((i for i, word in enumerate(words[0]) if _DIGIT.search(word)), default=-1)
-    head, tail = words[0][:place], words[-1][1:]
-    if place < 1 or not tail or words[0][place + 1 :] not in ([], tail):
+    tail = words[-1][1:]
+    fits = [i for i, word in enumerate(words[0]) if _DIGIT.search(word) and words[0][i + 1 :] in ([], tail)]
+    if not tail or not fits or not fits[0]:
         return []
+    place = fits[0]
+    head = words[0][:place]
     if (
         not all(_DIGIT.search(each[0]) and each[1:] in ([], tail) for each in words[1:] if each)
         or [] in words

@@ -65,6 +65,7 @@ def test_what_is_no_unit_has_no_kind():
             "on / off",
             [("cold prefill, on", "4 s"), ("cold prefill, off", "9 s")],
         ),
+        ("decode, 1 x 32K / 2 x 32K", "9 / 3", "", [("decode, 1 x 32K", "9"), ("decode, 2 x 32K", "3")]),
         ("TTFT (ms)", "350", "", [("TTFT (ms)", "350 ms")]),
         ("ttft_ms", "350", "", [("ttft_ms", "350 ms")]),
         ("TTFT", "350", "ms", [("TTFT", "350 ms")]),

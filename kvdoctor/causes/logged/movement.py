@@ -18,6 +18,8 @@ DRAM_LIKE = 10 * GB
 """Bytes/s below which a load runs slower than CPU memory over any PCIe 4.0 x16 link (26 GB/s measured)."""
 NOTICED = 0.05
 """Seconds of a transfer under which its rate does not matter."""
+SLOWER = 5.0
+"""Longest of a report's transfers over the shortest, from which they hold one another up."""
 HALF = 0.5
 """Share of a transfer that its setup must take before the setup is named."""
 HARDLY = 0.05
@@ -76,6 +78,14 @@ def transfers(view: LogView, objective: Objective) -> Opinion | None:
             why = f"A transfer takes {duration(took)}" + (f" at {rate_bytes(rate)}." if rate else ".")
         grade = Grade.MEASURED
         return likely(Bound.NETWORK, "used_badly", why, grade, evidence, do=_CLOSER, metric=Metric.TTFT)
+    told = [s.value for s in view.of(lm.TRANSFER_TIME) if "row" in s.labels]
+    if told and max(told) >= max(limit, SLOWER * min(told)):
+        why = (
+            f"The same transfer takes {duration(min(told))} at one time and {duration(max(told))} at another."
+        )
+        return likely(
+            Bound.NETWORK, "used_badly", why, Grade.INFERRED, evidence, do=_CLOSER, metric=Metric.TTFT
+        )
     ttft = view.last(lm.TTFT)
     if slow and ttft is not None and ttft >= objective.ttft_p95:
         why = f"TTFT is {duration(ttft)}, and transfers run at {rate_bytes(rate or 0.0)}, as over 10 Gbit/s Ethernet."

@@ -13,6 +13,7 @@ from kvdoctor.causes.logged.opinion import Grade, Opinion, likely
 from kvdoctor.logview import LogView, Said
 from kvdoctor.model import Bound, Metric
 from kvdoctor.quantity import Quantity
+from kvdoctor.units import duration
 
 _FORMATS = (
     (32, re.compile(r"\b(fp32|f32|float32|32 ?bit)\b")),
@@ -154,9 +155,42 @@ def setting_changed(view: LogView) -> Opinion | None:
     return None
 
 
+_BY_PREFIX = re.compile(r"\b(cache|prefix|kv) ?aware|\b(sticky|session affinity|affinity)\b")
+_BLIND = re.compile(r"\b(round robin|random|least (loaded|requests?|busy)|load aware)\b")
+
+
+def routing(view: LogView) -> Opinion | None:
+    """Requests are quicker where they are spread, or where they go to the replica that holds their prefix."""
+    for quantity in (lm.TTFT, lm.REQUEST_TIME):
+        by_prefix = [
+            s for s in view.of(quantity) if _BY_PREFIX.search(words(s)) and not _BLIND.search(words(s))
+        ]
+        blind = [s for s in view.of(quantity) if _BLIND.search(words(s)) and not _BY_PREFIX.search(words(s))]
+        for a, b in itertools.product(by_prefix, blind):
+            low, high = sorted((a.value, b.value))
+            if low <= 0 or high < CHANGED * low:
+                continue
+            evidence = (view.evidence("one way of routing over the other", high / low, "x", threshold=CHANGED,
+                                      of=(quantity,)),)  # fmt: skip
+            told = (
+                f"{duration(b.value)} where requests are spread, {duration(a.value)} where they go by prefix."
+            )
+            if a.value < b.value:
+                do = "route by prefix"
+                return likely(
+                    Bound.HIT_RATE, "routing", told, Grade.INFERRED, evidence, do=do, metric=Metric.TTFT
+                )
+            do = "route by load as well as by prefix"
+            return likely(
+                Bound.QUEUEING, "arrivals", told, Grade.INFERRED, evidence, do=do, metric=Metric.TTFT
+            )
+    return None
+
+
 def check(view: LogView) -> tuple[Opinion, ...]:
     """Ask every kind of variant."""
     asked = (
+        routing(view),
         setting_changed(view),
         more_processes(view),
         fewer_bytes(view),
