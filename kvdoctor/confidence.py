@@ -146,7 +146,8 @@ def _verdict_limits(case: Case, judgement: Judgement) -> list[tuple[Confidence, 
         (Confidence.HIGH if clear else Confidence.LOW, f"the cause explains {percent(part)} of a request")
     )
     if finding.gaps:
-        cap = Confidence.LOW if finding.subclass == "prefix_eviction" else Confidence.MEDIUM
+        hint = finding.subclass == "prefix_eviction" or finding.gaps[0].source == "load"
+        cap = Confidence.LOW if hint else Confidence.MEDIUM
         limits.append((cap, finding.gaps[0].reason))
     if finding.bound is Bound.COMPUTE and case.multimodal:
         reason = f"the encoder of {count(case.multimodal)} multimodal inputs counts as prefill"

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 
 from kvdoctor import metrics as m
+from kvdoctor.histogram import less
 from kvdoctor.timeline import Timeline
 
 HALT_SECONDS = 10.0
@@ -14,6 +15,9 @@ HALT_SECONDS = 10.0
 LONGEST = 2.0
 """Silence over the longest prefill (else TTFT) in the engine's life, from which it is no prefill as they are here.
 Where only the end of a request is counted, over the longest request."""
+REFRESHED = 1.2
+"""Silence over the period of an engine's gauges, from which they were read anew in it: who is pending then and not
+counted as ended stays pending."""
 PART = 0.25
 """Share of the window from which a silence that ended is the answer to it: what else is counted is its doing."""
 LONG_PROMPTS = 5.0
@@ -139,7 +143,7 @@ def _silences(line: Timeline, rank: str | None) -> list[_Silence]:
 
 def _least(line: Timeline, *, before: bool = False) -> float:
     """Seconds of silence from which it is no prefill, and no request that ends late, as they are here."""
-    return max(HALT_SECONDS + line.engine.gauge_period, LONGEST * _longest(line, before))
+    return max(HALT_SECONDS, REFRESHED * line.engine.gauge_period, LONGEST * _longest(line, before))
 
 
 def _longest(line: Timeline, before: bool) -> float:
@@ -149,12 +153,11 @@ def _longest(line: Timeline, before: bool) -> float:
     """
     blind = _ends_only(line) and not line.has(m.KV_CACHE_USAGE)
     for quantity in (m.E2E,) if blind else (m.PREFILL, m.TTFT):
-        seen, now = line.lifetime(quantity), line.histogram(quantity)
-        counts = seen.counts if seen is not None else ()
-        if seen is not None and now is not None and before and now.bounds == seen.bounds:
-            counts = tuple(a - b for a, b in zip(seen.counts, now.counts, strict=True))
-        if seen is not None and sum(counts) > 0:
-            rows = zip(seen.bounds, counts, strict=True)
+        seen = line.lifetime(quantity)
+        if before:
+            seen = less(seen, line.histogram(quantity))
+        if seen is not None and seen.count > 0:
+            rows = zip(seen.bounds, seen.counts, strict=True)
             return max((bound for bound, count in rows if count > 0 and math.isfinite(bound)), default=0.0)
     return math.inf if blind or before else 0.0
 

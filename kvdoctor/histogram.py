@@ -90,6 +90,16 @@ def merge(histograms: Iterable[Histogram]) -> Histogram | None:
     return Histogram(tuple(shared), tuple(counts), sum(p.total for p in parts), sum(p.count for p in parts))
 
 
+def less(whole: Histogram | None, part: Histogram | None) -> Histogram | None:
+    """Take a part out of a histogram with the same bounds; None without either, or where the bounds differ."""
+    if whole is None or part is None or whole.bounds != part.bounds:
+        return None
+    counts = tuple(max(0.0, a - b) for a, b in zip(whole.counts, part.counts, strict=True))
+    return Histogram(
+        whole.bounds, counts, max(0.0, whole.total - part.total), max(0.0, whole.count - part.count)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Split:
     """A histogram cut into a steady body and a tail."""

@@ -220,3 +220,10 @@ def test_idle_is_sure_after_a_while(seconds, expected):
 def test_a_stall_that_only_standing_gauges_show_is_a_hint(numbers, expected):
     stalled = judgement(None, State.STALLED)
     assert level(stalled, **{**QUIET, **numbers})[0] is expected
+
+
+@pytest.mark.parametrize(("source", "expected"), [("prompts", MEDIUM), ("load", LOW)])
+def test_a_fall_under_another_load_is_a_hint(source, expected):
+    gap = Gap(source, "counters cannot tell", "")
+    lost = Finding(Bound.HIT_RATE, Verdict.LIKELY, "fell", "because.", Metric.TTFT, 0.6, 0.6, (), (gap,))
+    assert level(judgement(lost))[0] is expected

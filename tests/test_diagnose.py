@@ -35,6 +35,8 @@ QUEUED = {
     "running": 4,
 }
 COLD = {"hits": 0, "ttft_mean": 2.5, "prefill_mean": 2.3, "e2e_mean": 2.7}
+PAST = {"queries_before": 1e6, "computed_before": 1e5 * 119, "before": 119}
+"""The load of the window for the hour before it."""
 TAIL = {"itl_buckets": {0.01: 3000.0, 0.5: 800.0}, "itl_sum": 3000 * 0.008 + 800 * 0.3}
 EVICTED = {**COLD, "hits": 30_000, "pool_tokens": 5_000, "computed_buckets": {100.0: 70.0, 500.0: 130.0}}
 
@@ -48,7 +50,11 @@ LOADS = {
     "queue for KV": ({**QUEUED, "deferred": 18.7}, "insufficient_evidence"),
     "salted or new": (COLD, "compute/prefill"),
     "caching off": ({**COLD, "caching": "False"}, "hit_rate/disabled"),
-    "hit in the past": ({**COLD, "queries_before": 1e6, "hits_before": 9e5}, "hit_rate/fell"),
+    "hit in the past": ({**COLD, **PAST, "hits_before": 9e5}, "hit_rate/fell"),
+    "hit in the past, other prompts": (
+        {**COLD, "queries_before": 1e6, "hits_before": 9e5},
+        "compute/prefill",
+    ),
     "missed in the past": ({**COLD, "queries_before": 1e6, "hits_before": 0}, "compute/prefill"),
     "evicted": (EVICTED, "capacity/prefix_eviction"),
     "never evicted": (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from loads import case, case_of, endpoint, load
 from otherpages import Served, tgi, trt
-from readings import judged, line
+from readings import blank, judged, line
 
 from kvdoctor.diagnose import diagnose
-from kvdoctor.engines import trtllm
+from kvdoctor.engines import lmdeploy, trtllm
 from kvdoctor.halt import halted, paused
 from kvdoctor.health import overdue
 from kvdoctor.model import Confidence, State
@@ -162,3 +162,12 @@ def test_a_silence_before_a_very_long_prompt_is_its_prefill():
                 "d", [v + 4e5 * (i >= 24) for i, v in zip(column.index, column.value, strict=True)]
             )
     assert paused(case_of(page).timeline) is None
+
+
+@pytest.mark.parametrize(("start", "seconds"), [(17, 13.0), (19, None)], ids=["over 12 s", "under"])
+def test_gauges_of_the_last_ten_seconds_are_believed_once_they_were_read_anew(start, seconds):
+    page = blank(model_name="m", engine="0")
+    page.series("lmdeploy:num_requests_running", 4).series("lmdeploy:num_requests_waiting", rising(start, 40))
+    page.counter("lmdeploy:generation_tokens_total", 4000, 1e5)
+    found = halted(line(hold(page, start), lmdeploy.ENGINE))
+    assert (found.seconds if found else None) == seconds

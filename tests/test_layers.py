@@ -88,7 +88,7 @@ MAY_IMPORT: dict[str, str] = {
     "case": f"{SEEN} metrics model quantity service",
     "causes": f"case {SEEN} logmetrics logview metrics model quantity service stackclass units",
     "ledger": "histogram machine model queue_wait steps traffic units",
-    "halt": "metrics timeline",
+    "halt": "histogram metrics timeline",
     "health": "case histogram ledger metrics model units",
     "judge": "case halt health metrics model steps",
     "confidence": "around case halt judge ledger model queue_wait service units",

@@ -59,7 +59,7 @@ def ever_evicted(case: Case) -> bool | None:
     return None if computed is None or pool is None else computed > pool
 
 
-def _share_between(histogram: Histogram, low: float, high: float) -> float:
+def share_between(histogram: Histogram, low: float, high: float) -> float:
     """Share of observations in buckets that lie wholly between two values."""
     lows = (0.0, *histogram.bounds[:-1])
     rows = zip(lows, histogram.bounds, histogram.counts, strict=True)
@@ -72,8 +72,8 @@ def hit_and_miss(case: Case) -> tuple[float, float] | None:
     computed, prompt = case.timeline.histogram(m.REQUEST_COMPUTED), case.traffic.prompt_per_request
     if computed is None or not computed.count or not prompt:
         return None
-    hit = _share_between(computed, 0.0, HIT_WHOLLY * prompt)
-    miss = 1 - _share_between(computed, 0.0, MISS_WHOLLY * prompt)
+    hit = share_between(computed, 0.0, HIT_WHOLLY * prompt)
+    miss = 1 - share_between(computed, 0.0, MISS_WHOLLY * prompt)
     return hit, miss
 
 

@@ -6,11 +6,12 @@ import pytest
 from loads import case, case_of, endpoint, finding
 from spellings import old
 
-from kvdoctor.causes import hit_rate
+from kvdoctor.causes import fell, hit_rate
 from kvdoctor.model import Finding, Metric, Verdict
 
 # 200 prompts of 500 tokens, none of which hits: 0.4 s of 0.5 s TTFT is prefill.
-COLD = {"hits": 0, "ttft_mean": 0.5, "prefill_mean": 0.408}
+# The hour before the window had the same load.
+COLD = {"hits": 0, "ttft_mean": 0.5, "prefill_mean": 0.408, "before": 119, "computed_before": 119e5}
 REQUEST = 0.5 + 19 * 0.008
 
 
@@ -94,7 +95,7 @@ def test_caching_that_is_off_matters_where_prefill_does(prefill, verdict):
     ],
 )
 def test_a_fall_is_one_against_this_servers_own_past(queries, hits, now, verdict):
-    assert (hit_rate.PAST_TOKENS, hit_rate.FELL_BY, hit_rate.FELL_TO) == (10_000, 0.2, 0.7)
+    assert (fell.PAST_TOKENS, fell.FELL_BY, fell.FELL_TO) == (10_000, 0.2, 0.7)
     found = of("fell", queries_before=queries, hits_before=hits, hits=now * 1e5)
     assert found.verdict is verdict
 
@@ -146,7 +147,7 @@ def test_a_fall_within_the_window_needs_no_past(course, verdict):
     ],
 )
 def test_a_third_of_a_window_needs_readings_and_tokens(readings, prompt, rates_):
-    assert hit_rate.within_rates(case(**COLD, readings=readings, prompt=prompt)) == rates_
+    assert fell.within_rates(case(**COLD, readings=readings, prompt=prompt)) == rates_
 
 
 def test_a_text_cut_at_the_last_reading_is_no_fall():
@@ -155,6 +156,39 @@ def test_a_text_cut_at_the_last_reading_is_no_fall():
         if column.name == "vllm:prefix_cache_hits_total":
             column.value[-1] = float("nan")
     assert finding(hit_rate.check(case_of(told)), "fell").verdict is Verdict.RULED_OUT
+
+
+FALLEN = {"queries_before": 1e6, "hits_before": 8e5}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "verdict", "words"),
+    [
+        pytest.param({"prompt": 624}, Verdict.LIKELY, "their front has changed", id="prompts under a quarter longer"),
+        pytest.param({"prompt": 626}, Verdict.POSSIBLE, "prompts of 626 tokens came where 500", id="over"),
+        pytest.param({"prompt": 399}, Verdict.POSSIBLE, "prompts of 399 tokens", id="a fifth shorter"),
+        pytest.param({"computed_buckets": {100.0: 19.0, 500.0: 181.0}}, Verdict.LIKELY, "front", id="few still hit"),
+        pytest.param(
+            {"computed_buckets": {100.0: 21.0, 500.0: 179.0}}, Verdict.POSSIBLE, "10% of the requests still hit",
+            id="a tenth still hits",
+        ),
+        pytest.param({"first_tokens": 80, "before": 297.5}, Verdict.POSSIBLE, "run at a time", id="a smaller load"),
+    ],
+)  # fmt: skip
+def test_prompts_that_look_other_than_those_before_may_be_new(numbers, verdict, words):
+    found = of("fell", **{**FALLEN, **numbers})
+    assert (found.verdict, words in found.argument) == (verdict, True)
+    assert ("the prompts are new" in found.argument) is (verdict is Verdict.POSSIBLE)
+
+
+@pytest.mark.parametrize(("requests", "gap"), [(200, "prompts"), (101, "prompts"), (99, "load")])
+def test_a_fall_is_never_sure_by_counters_alone(requests, gap):
+    """Of 200 requests in 30 s before; how many ran at a time is not told."""
+    page = endpoint(**{**COLD, **FALLEN, "first_tokens": requests, "before": 119 * 200 / requests})
+    page.columns = [c for c in page.columns if "e2e" not in c.name]
+    found = finding(hit_rate.check(case_of(page)), "fell")
+    assert found.verdict is Verdict.LIKELY
+    assert [g.source for g in found.gaps] == [gap]
 
 
 # -- promised, not delivered -------------------------------------------------------------------------------
