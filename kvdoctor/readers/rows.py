@@ -49,8 +49,14 @@ _TCP = re.compile(
 _FROZEN = re.compile(
     r"\b(frozen|stays? (at )?(0|zero)|never (increments?|increases?|grows?|instantiated)|always (0|zero))\b"
 )
+_NO_ROOM = re.compile(
+    r"\b(kv|cache)\b.{0,60}\b(out of (free )?(pages|blocks|memory|space)|exhausted|oversubscribed)\b"
+    r"|\b(no|not enough) (free |available )?(kv )?(cache )?(blocks|pages|space)\b"
+)
+_COUNTED = re.compile(r"\d|\b(never|without|no|none|false|not)\b(?! (free|available|enough|room|space))")
+"""What makes words of a want a count of it, or the denial of it."""
 _FREE = re.compile(
-    r"\b(free|available) (\w+ )?(kv |gpu )?(cache )?(blocks?|pages?)\b|\b(blocks?|pages?) (free|available)\b"
+    r"(?<!no )\b(free|available) (\w+ )?(kv |gpu )?(cache )?(blocks?|pages?)\b|\b(blocks?|pages?) (free|available)\b"
 )
 _OFF = re.compile(r"(disabled|not (supported|available|found)|no nvlinks?)")
 _YES = re.compile(r"^(true|set|yes|on|1|enabled)?$")
@@ -101,6 +107,8 @@ def facts(kind: str, name: str, value: str) -> Iterable[tuple[Quantity, float]]:
         yield lm.REPROCESSED, 1.0
     if _FREE.search(name) and re.fullmatch(r"0(\.0+)?", words):
         yield m.KV_CACHE_USAGE, 1.0
+    if kind in ("log", "metric", "report") and _NO_ROOM.search(told) and not _COUNTED.search(words):
+        yield lm.NO_SPACE, 1.0
     if re.search(r"\b(hits|cached tokens)\b", name) and _FROZEN.search(words):
         yield lm.HITS, 0.0
     if "cache prompt" in name and (_NO.match(words) or words.startswith("not s")):

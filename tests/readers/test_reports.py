@@ -100,6 +100,9 @@ SIDES = [
     ("hits at 0, and a repeat that is quicker", "metric: prefix_cache_hits: 0; benchmark: "
      "TTFT first / repeated request: 5 s / 4.9 s",
      "metric: prefix_cache_hits: 0; benchmark: TTFT first / repeated request: 5 s / 0.8 s", "hit_rate"),
+    ("caching off and a shared prefix", "flag: --no-enable-prefix-caching: set; workload: shared prefix: 6000 tokens; "
+     "benchmark: TTFT: 3 s",
+     "flag: --enable-prefix-caching: set; workload: shared prefix: 6000 tokens; benchmark: TTFT: 3 s", "hit_rate"),
     ("caching off and repeats", "config: cache_prompt: false; workload: identical prompt resent: yes; log: prompt "
      "eval time: 9 s", "workload: identical prompt resent: yes; log: prompt eval time: 0.9 s", "hit_rate"),
 ]  # fmt: skip

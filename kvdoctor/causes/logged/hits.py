@@ -67,10 +67,10 @@ def _disabled(view: LogView) -> Opinion | None:
     took, rest = view.mean(lm.PREFILL_TIME), view.mean(lm.DECODE_TIME)
     if took and rest is not None and took >= MAIN * (took + rest):
         share = took / (took + rest)
-    elif took and (view.of(lm.REPEATED) or view.of(lm.SHARED_PREFIX)):
+    elif (took or view.of(lm.TTFT)) and (view.of(lm.REPEATED) or view.of(lm.SHARED_PREFIX)):
         why = "Prefix caching is switched off, and prompts are known to repeat or to share."
         do = "switch prefix caching on"
-        return likely(Bound.HIT_RATE, "disabled", why, Grade.MEASURED, evidence, do=do, metric=Metric.TTFT)
+        return likely(Bound.HIT_RATE, "disabled", why, Grade.INFERRED, evidence, do=do, metric=Metric.TTFT)
     if share is None or share < COST:
         return possible(Bound.HIT_RATE, "disabled", "Prefix caching is switched off.", evidence)
     why = f"Prefix caching is switched off, and prompts take up to {percent(share)} of the steps."
