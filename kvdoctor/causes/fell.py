@@ -196,7 +196,7 @@ def fell(case: Case) -> Finding:
     """The hit rate fell against this server's own past, for prompts that look like those of before."""
     fall = _fall(case)
     now = fall.now if fall else case.traffic.hit_rate
-    before = fall.before if fall else None
+    before = fall.before if fall else past_rate(case)
     evidence = (
         case.evidence("hit rate now", now, "ratio", threshold=None if before is None else FELL_TO * before,
                       of=(m.PREFIX_HITS, m.PREFIX_QUERIES)),
