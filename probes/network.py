@@ -105,13 +105,13 @@ class _Client:
         """Measure everything and return the JSON object."""
         local = is_loopback(self.host)
         plans: list[tuple[str, Callable[[], Row]]] = [
-            (f"messages of {size} bytes", _later(self._ping, size)) for size in PINGS
+            (f"messages of {_size(size)}", _later(self._ping, size)) for size in PINGS
         ]
         shapes = [(size, 1) for size in self.tempo.messages] + [(MIB, self.options.streams)]
         for size, streams in shapes:
             for way in ("to peer", "from peer"):
                 plans.append(
-                    (f"{streams} x {size // KIB} KiB {way}", _later(self._transfer, size, streams, way))
+                    (f"{_size(size)} {way}, {streams} at a time", _later(self._transfer, size, streams, way))
                 )
         rows: list[Row] = []
         gaps: list[dict[str, str]] = []
@@ -222,6 +222,12 @@ class _Client:
         if not found["bytes" if self.options.shared else "rate"] > 0:
             raise KvdoctorError("nothing arrived after the warm-up", "the link is too slow for this probe")
         return float(found["rate"]), int(found["bytes"])
+
+
+def _size(size: int) -> str:
+    """Name a size for people, in the largest unit of which it has a whole number."""
+    scale, unit = next(((s, u) for s, u in ((MIB, "MiB"), (KIB, "KiB")) if size % s == 0), (1, "bytes"))
+    return f"{size // scale} {unit}"
 
 
 def _tempo(options: Options) -> Tempo:

@@ -77,7 +77,7 @@ def _body(result: Mapping[str, Any]) -> str:
     about = result.get("conditions", {}).get("recompute")
     shown += paragraph(f"Recompute {about}.", "soft small") if about else ""
     told = [*notes(result), *(_gap(gap) for gap in result.get("gaps", ()))]
-    return shown + "".join(paragraph(note, "soft small") for note in told)
+    return shown + "".join(paragraph(f"{note[:1].upper()}{note[1:]}.", "soft small") for note in told)
 
 
 def _gap(gap: Mapping[str, Any]) -> str:
@@ -85,21 +85,31 @@ def _gap(gap: Mapping[str, Any]) -> str:
 
 
 def _rows(result: Mapping[str, Any]) -> str:
-    """One row an operation; what has no rate is a request, told by its TTFT."""
-    rows = []
-    for row in result["rows"]:
-        found = row.get("latency_seconds")
-        rows.append(
-            (
-                _name(row, result["conditions"].get("path")),
-                gib(row["block_bytes"]) if "block_bytes" in row else "",
-                count(row["queue_depth"]) if row.get("queue_depth") else "",
-                rate_bytes(row["bytes_per_s"]) if "bytes_per_s" in row else duration(row["ttft_seconds"]),
-                duration(found["p50"]) if found else "",
-                duration(found["p99"]) if found else "",
-            )
-        )
-    return table(("", "block", "depth", "rate or TTFT", "p50", "p99"), rows)
+    """One row an operation; columns that no row fills are left out."""
+    usual = result["conditions"].get("path")
+    rows = [_cells(row, usual) for row in result["rows"]]
+    kept = [number for number, head in enumerate(HEAD) if not head or any(cells[number] for cells in rows)]
+    return table([HEAD[number] for number in kept], [[cells[number] for number in kept] for cells in rows])
+
+
+HEAD = ("", "block", "depth", "rate", "TTFT", "repeats", "p50", "p99")
+
+
+def _cells(row: Mapping[str, Any], usual: str | None) -> tuple[str, ...]:
+    """One row's cells, empty where it has no such thing: what has no rate is a request, told by its TTFT."""
+    found, each = row.get("latency_seconds"), row.get("repeats", ())
+    shown = rate_bytes if "bytes_per_s" in row else duration
+    spread = f"{shown(min(each))} to {shown(max(each))}" if len(each) > 1 and not found else ""
+    return (
+        _name(row, usual),
+        gib(row["block_bytes"]) if "block_bytes" in row else "",
+        count(row["queue_depth"]) if row.get("queue_depth") else "",
+        rate_bytes(row["bytes_per_s"]) if "bytes_per_s" in row else "",
+        "" if "bytes_per_s" in row else duration(row["ttft_seconds"]),
+        spread,
+        duration(found["p50"]) if found else "",
+        duration(found["p99"]) if found else "",
+    )
 
 
 def _name(row: Mapping[str, Any], usual: str | None) -> str:

@@ -107,7 +107,10 @@ def _first_token(answer: Answer) -> str:
         return ""
     rows = [
         ("miss: whole prefill and a step", words.seconds(first.miss_seconds)),
-        (f"hit in HBM: {first.hit_tokens:,.0f} tokens computed", words.seconds(first.hit_seconds)),
+        (
+            f"{words.hit_name(answer)}: {first.hit_tokens:,.0f} tokens computed",
+            words.seconds(first.hit_seconds),
+        ),
         ("prefill alone, at least", words.seconds(first.floor.seconds)),
         ("prefill alone, expected", words.seconds(first.expected_seconds)),
     ]

@@ -115,7 +115,8 @@ def _first_token(answer: Answer) -> list[str]:
         indent="  ",
     )
     out += wrapped(
-        f"hit in HBM, {first.hit_tokens:,.0f} tokens computed: at least {words.seconds(first.hit_seconds)}.",
+        f"{words.hit_name(answer)}, {first.hit_tokens:,.0f} tokens computed: at least "
+        f"{words.seconds(first.hit_seconds)}.",
         indent="  ",
     )
     if not answer.places:

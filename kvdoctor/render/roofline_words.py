@@ -7,6 +7,7 @@ import math
 from kvdoctor.render.text import clean
 from kvdoctor.roofline.answer import Answer
 from kvdoctor.roofline.claim import Claim, Verdict
+from kvdoctor.roofline.machine import Card
 from kvdoctor.roofline.step import Limit, Step
 from kvdoctor.roofline.tiers import FetchOrCompute
 from kvdoctor.roofline.whatif import WhatIf
@@ -70,8 +71,19 @@ def both(size: float) -> str:
 def title(answer: Answer) -> str:
     """Model and machine."""
     question = answer.question
-    card = clean(question.card.name) or ("GPU" if question.card.bandwidth else "GPU of no name")
-    return f"{clean(question.shape.name)} on {question.layout.gpus} x {card}"
+    return f"{clean(question.shape.name)} on {question.layout.gpus} x {_card(question.card)}"
+
+
+def _card(card: Card) -> str:
+    """What a rank runs on: a card by its name, or the processors whose memory a probe measured."""
+    if card.is_host_memory:
+        return "CPU"
+    return clean(card.name) or ("GPU" if card.bandwidth else "GPU of no name")
+
+
+def hit_name(answer: Answer) -> str:
+    """A hit of KV that need not be fetched, by where it lies."""
+    return "hit in memory" if answer.question.card.is_host_memory else "hit in HBM"
 
 
 def model_line(answer: Answer) -> str:
@@ -105,7 +117,8 @@ def machine_line(answer: Answer) -> str:
         return spread
     peak = f", {machine.peak / 1e12:,.0f} TFLOPS dense" if machine.peak else ""
     memory = f", {gib(question.card.memory)}" if question.card.memory else ""
-    return f"{spread}; a GPU: {rate_bytes(machine.bandwidth)} ({clean(question.card.basis)}){peak}{memory}"
+    what = "memory of this machine" if question.card.is_host_memory else "a GPU"
+    return f"{spread}; {what}: {rate_bytes(machine.bandwidth)} ({clean(question.card.basis)}){peak}{memory}"
 
 
 def millions(number: float) -> str:

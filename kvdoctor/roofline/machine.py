@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kvdoctor.errors import KvdoctorError, Misuse
 from kvdoctor.roofline.hardware import Gpu, gpu_by_name
-from kvdoctor.roofline.measured import Measured
+from kvdoctor.roofline.measured import HOST, Measured
 from kvdoctor.roofline.quantity import rate_bytes_per_s, size_bytes
 from kvdoctor.roofline.shape import ModelShape
 from kvdoctor.roofline.step import Machine, machine_of
@@ -38,6 +38,11 @@ class Card:
     warnings: tuple[str, ...] = ()
     measured: Measured | None = None
     """What a probe measured, where the bandwidth is its."""
+
+    @property
+    def is_host_memory(self) -> bool:
+        """Say whether the bandwidth is that of processors' memory, and no card is named."""
+        return self.gpu is None and self.measured is not None and self.measured.device == HOST
 
     def machine(self, shape: ModelShape) -> Machine | None:
         """The rates of this card for a model; None without a bandwidth."""

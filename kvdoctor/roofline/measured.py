@@ -13,6 +13,8 @@ from kvdoctor.roofline.hardware import gpu_by_name
 from kvdoctor.roofline.shape import ModelShape
 from kvdoctor.units import count, gb, percent
 
+HOST = "CPU"
+"""How a probe of memory without a card names its device."""
 BUSY = 0.9
 """Share of its processors' time below which a probe was held up by other work."""
 UNSETTLED = "its warm-up did not settle"

@@ -40,6 +40,31 @@ def test_text_from_outside_is_no_markup():
     assert "Tiers of this machine" in page
 
 
+def test_columns_that_nothing_fills_are_left_out_and_repeats_are_shown():
+    row = {"op": "read", "block_bytes": 2**20, "bytes_per_s": 2e9, "latency_seconds": None, "conditions": {}}
+    probe = {"probe": "hbm", "measures": "m", "device": "d", "conditions": {}}
+    page = render([{**probe, "rows": [{**row, "repeats": [1e9, 2e9, 3e9]}]}])
+    assert "1.00 GB/s to 3.00 GB/s" in page
+    assert ">repeats</th>" in page
+    assert not re.search(r">(depth|p50|TTFT)</th>", page)
+
+
+def test_what_is_missing_says_how_and_why():
+    gone = {"probe": "pcie", "refused": {"reason": "no GPU", "cure": "go", "how": "not available"}}
+    gap = {"source": "gloo", "reason": "no torch", "cure": "install it"}
+    network = {
+        "probe": "network",
+        "measures": "m",
+        "device": "d",
+        "conditions": {},
+        "rows": [],
+        "gaps": [gap],
+    }
+    page = render([gone, network])
+    assert "Not available: no GPU." in page
+    assert "Not measured, gloo: no torch → install it" in page
+
+
 def test_rows_that_went_through_the_page_cache_say_so():
     row = {"op": "read", "block_bytes": 1, "bytes_per_s": 1e9, "latency_seconds": None, "repeats": [1e9]}
     rows = [{**row, "conditions": {"path": path}} for path in ("O_DIRECT", "page cache, second reading")]

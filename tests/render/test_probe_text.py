@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvdoctor.render.probe_text import answer, render
+from kvdoctor.render.probe_text import WIDTH, answer, render
 
 
 def row(op, rate, **more):
@@ -19,6 +19,26 @@ def result(name, rows, **more):
 def test_a_refusal_has_its_cure():
     text = render([{"probe": "pcie", "refused": {"reason": "no GPU", "cure": "elsewhere"}}])
     assert text == "pcie refused: no GPU\n  -> elsewhere\n"
+
+
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [
+        ("refused", "hbm refused: why"),
+        ("ended", "hbm ended while it ran: why"),
+        ("not available", "hbm not available: why"),
+    ],
+)
+def test_how_it_came_to_no_result_is_told_apart(how, text):
+    assert render([{"probe": "hbm", "refused": {"reason": "why", "cure": "", "how": how}}]) == text + "\n"
+
+
+def test_no_line_but_a_cure_is_longer_than_the_page():
+    reason = "the disk under /mnt/kv is under heavy write: 1.13 GB/s were written in a look of 1 s, and more"
+    told = render([{"probe": "nvme", "refused": {"reason": reason, "cure": "wait", "how": "refused"}}])
+    loop = result("network", [], conditions={"loopback": True, "shared_with_others": True, "says": reason})
+    told += render([{**loop, "measures": "loopback, which is this machine's memory and no network"}])
+    assert max(map(len, told.splitlines())) <= WIDTH
 
 
 def test_a_row_has_its_rate_and_the_spread_of_its_repeats():

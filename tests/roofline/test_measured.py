@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from kvdoctor.errors import Misuse
+from kvdoctor.render import roofline_text
 from kvdoctor.roofline import serving
 from kvdoctor.roofline.answer import answer
 from kvdoctor.roofline.asked import Asked, question_of
 from kvdoctor.roofline.measured import Measured, from_text, of_result
 from kvdoctor.roofline.presets import preset
 from kvdoctor.roofline.probefile import measured_in, rates_in
+from kvdoctor.roofline.report import Report
 
 LLAMA = preset("Llama-3.1-8B")
 STEP = serving.decode_bytes(LLAMA, batch=8, context=4096).total
@@ -83,6 +85,23 @@ def test_a_step_that_reads_do_not_bind_is_said() -> None:
     assert (
         "at batch 8, context 4,096: a plain read; its decode reached 30% of it, not bound by reads" in basis
     )
+
+
+def test_memory_that_a_cpu_read_is_not_called_a_gpu(tmp_path: Path) -> None:
+    found = answer(question_of(Asked("Llama-3.1-8B", measured=written(tmp_path, HBM))))
+    text = " ".join(roofline_text.render(Report(found, ())).split())
+    assert text.startswith("Llama-3.1-8B on 1 x CPU ")
+    assert "memory of this machine: 25.0 GB/s (measured by probe hbm: a plain read, CPU" in text
+    assert "hit in memory, " in text
+    assert "a GPU: " not in text
+
+
+def test_memory_that_a_card_read_is_a_gpus(tmp_path: Path) -> None:
+    text = roofline_text.render(
+        Report(answer(question_of(Asked("Llama-3.1-8B", measured=written(tmp_path, DECODE)))), ())
+    )
+    assert "a GPU: 2.40 TB/s" in text
+    assert "hit in HBM, " in text
 
 
 def test_the_memory_probe_gives_its_plain_read() -> None:
