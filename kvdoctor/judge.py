@@ -19,9 +19,9 @@ THRASH = 0.25
 """Stall after preemptions over the costliest effect of a full pool, from which preemption is named: the
 preempted come back before those that wait, who then wait for them too."""
 STALLED_SECONDS = HALT_SECONDS
+"""Window without any token from which pending work counts as stalled."""
 PACING = ("engine_core", "scheduler", "worker", "loop")
 """Roles of processes that every token waits for."""
-"""Window without any token from which pending work counts as stalled."""
 
 RANK = {Verdict.LIKELY: 0, Verdict.POSSIBLE: 1, Verdict.RULED_OUT: 2, Verdict.NO_DATA: 3}
 """The order of findings in a report."""
