@@ -5,7 +5,14 @@ from __future__ import annotations
 from kvdoctor import metrics as m
 from kvdoctor.case import COST, Case
 from kvdoctor.causes import hostdisk
-from kvdoctor.causes.common import NOT_EXPORTED, UNCOUNTED, more_room, queue_behind_prefill, unseen_loads
+from kvdoctor.causes.common import (
+    NOT_EXPORTED,
+    UNCOUNTED,
+    more_room,
+    queue_behind_prefill,
+    recomputing,
+    unseen_loads,
+)
 from kvdoctor.ledger import QUEUE
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
 from kvdoctor.steps import PACES, perhaps_full, prefilling
@@ -106,7 +113,7 @@ def _symptom(case: Case) -> Gap | None:
 def admission(case: Case) -> Finding:
     """Requests wait because the pool has no room for their blocks."""
     queue = case.ttft.part(QUEUE) if case.ttft else 0.0
-    behind = 0.0 if case.traffic.preemptions else queue_behind_prefill(case)
+    behind = 0.0 if recomputing(case) else queue_behind_prefill(case)
     cost = queue * case.waits.blocks * (1 - behind)
     evidence = (
         case.evidence("wait for blocks, inside the queue time", cost, "seconds", of=(m.QUEUE, m.WAITING)),
@@ -126,7 +133,8 @@ def admission(case: Case) -> Finding:
         why += f" {percent(behind)} of the time goes to prefill, which a larger pool would not shorten."
     doubt = _symptom(case)
     if doubt is not None:
-        why += f" The steps may be full of {'loads' if doubt is UNCOUNTED else 'prompts'}: a larger pool would not help."
+        what = "loads" if doubt is UNCOUNTED else "prompts"
+        why += f" The steps may be full of {what}, and then a larger pool would not help."
         return Finding(
             Bound.CAPACITY, Verdict.POSSIBLE, "admission", why, Metric.TTFT, cost, None, evidence, (doubt,)
         )

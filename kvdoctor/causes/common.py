@@ -28,13 +28,25 @@ def queue_behind_prefill(case: Case) -> float:
     """Share of the queue that prefill makes: the time that it takes, from `PACES` on, whatever those who wait lack.
 
     A pool fills up when requests leave slowly because the steps are full of prefill, and a larger one would compute
-    no prompt faster. Where sequences were preempted the prefill is in part the pool's own doing, and waiting for
-    blocks is not counted.
+    no prompt faster. Where many sequences were preempted the prefill is in part the pool's own doing, and waiting
+    for blocks is not counted.
     """
     busy = prefill_share(case.traffic) or 0.0
     if busy < PACES:
         return 0.0
-    return busy * (1 - case.waits.blocks) if case.traffic.preemptions else busy
+    return busy * (1 - case.waits.blocks) if recomputing(case) else busy
+
+
+REDONE = 0.1
+"""Tokens computed again after preemptions over those computed once, up to which prefill is not the pool's doing."""
+
+
+def recomputing(case: Case) -> bool:
+    """Say whether so many sequences were preempted that computing them again may be a part of prefill."""
+    t = case.traffic
+    if not t.preemptions or t.context is None or not t.computed:
+        return bool(t.preemptions)
+    return t.preemptions * t.context > REDONE * t.computed
 
 
 def more_room(case: Case, otherwise: str) -> str:

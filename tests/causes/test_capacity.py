@@ -6,7 +6,7 @@ import pytest
 from loads import case, case_of, endpoint, finding, recording
 
 from kvdoctor.case import NOTICED, OF_TTFT
-from kvdoctor.causes import capacity, compute, hit_rate
+from kvdoctor.causes import capacity, common, compute, hit_rate
 from kvdoctor.diagnose import diagnose
 from kvdoctor.model import Finding, Metric, Verdict
 
@@ -146,7 +146,7 @@ PROMPTS = {
             {"step_buckets": None, "step_tokens": 8}, Verdict.LIKELY, Verdict.RULED_OUT, Verdict.RULED_OUT,
             id="steps of few tokens",
         ),
-        pytest.param({"preemptions": 3}, Verdict.LIKELY, Verdict.RULED_OUT, Verdict.RULED_OUT, id="preempted"),
+        pytest.param({"preemptions": 30}, Verdict.LIKELY, Verdict.RULED_OUT, Verdict.RULED_OUT, id="preempted"),
     ],
 )  # fmt: skip
 def test_a_pool_that_fills_up_behind_prefill_is_a_symptom(numbers, admission, prefill, mismatch):
@@ -186,5 +186,30 @@ def test_a_pool_that_fills_behind_loads_that_nobody_counts_may_be_a_symptom(pref
     }
     outside = {"hits": 0, "external_hits": 90_000, "external": 90_000}
     seen = case(**numbers, **outside, prefill_mean=prefill)
+    found = finding(capacity.check(seen), "admission")
+    assert found.verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("preemptions", "verdict"),
+    [
+        pytest.param(19, Verdict.RULED_OUT, id="9.7% again"),
+        pytest.param(20, Verdict.LIKELY, id="10.2% again"),
+    ],
+)
+def test_prefill_is_the_pools_doing_only_where_much_is_computed_again(preemptions, verdict):
+    """Steps full of 100,000 prompt tokens; a preempted sequence has 510 to compute again."""
+    full = {
+        "ttft_mean": 3.0,
+        "queue_mean": 2.8,
+        "prefill_mean": 0.1,
+        "e2e_mean": 2.9,
+        "waiting": 18.7,
+        "usage": 0.97,
+    }
+    seen = case(
+        **full, running=4, hits=0, step_buckets={512.0: 1000.0}, preemptions=preemptions, itl_mean=0.04
+    )
+    assert common.REDONE == 0.1
     found = finding(capacity.check(seen), "admission")
     assert found.verdict is verdict
