@@ -13,6 +13,7 @@ from kvdoctor.causes.logged.movement import HARDLY, needed
 from kvdoctor.causes.logged.opinion import COST, Grade, Opinion
 from kvdoctor.causes.logged.steps import prefill_share
 from kvdoctor.judge import STALLED_SECONDS, Judgement
+from kvdoctor.logstates import keeps_up, nothing_asked
 from kvdoctor.logview import NOTHING, LogView
 from kvdoctor.model import Bound, Confidence, Finding, Metric, State, Verdict
 from kvdoctor.service import Objective
@@ -62,9 +63,17 @@ def _strength(opinion: Opinion) -> int:
 
 def _quiet(view: LogView) -> State | None:
     """Name the state of an engine that computed nothing while it told; None when it did, or does not tell."""
+    if nothing_asked(view):
+        return State.IDLE
     occupied = view.values(lm.GPU_BUSY)
     busy = view.running is not None and view.running.peak > 0
-    if occupied and max(occupied) <= UNUSED and not busy and not view.flowing and not view.values(lm.CONCURRENCY):
+    if (
+        occupied
+        and max(occupied) <= UNUSED
+        and not busy
+        and not view.flowing
+        and not view.values(lm.CONCURRENCY)
+    ):
         return State.IDLE
     if view.running is not None and view.waiting is None and view.running.peak == 0 and not view.flowing:
         return State.IDLE
@@ -91,6 +100,8 @@ def _served(view: LogView, objective: Objective) -> bool:
     )
     if alone or calm:
         return view.flowing
+    if keeps_up(view, objective):
+        return True
     ttft, itl = view.values(lm.TTFT), view.values(lm.ITL)
     if ttft and itl:
         return max(ttft) <= objective.ttft_p95 and max(itl) <= objective.itl_p95

@@ -15,7 +15,9 @@ from kvdoctor.quantity import Quantity
 from kvdoctor.readers.changes import changes
 from kvdoctor.readers.figures import Figure, figures
 from kvdoctor.readers.forms import of_whole, parts
+from kvdoctor.readers.relative import relative
 from kvdoctor.readers.rows import facts, normal, quantity_of
+from kvdoctor.readers.statements import statements
 from kvdoctor.recording import Column, Labels, Recording, Source, add_reading
 
 KIND = "report"
@@ -34,15 +36,18 @@ _AT_LOAD = re.compile(
     r"|(\d+) (?:concurrent|clients?|users?|parallel)\b|(\d+(?:\.\d+)?) ?(?:qps|rps|req/s)"
 )
 _AT_LENGTH = re.compile(
-    r"(?:prompt|input|context|ctx|isl|prefix|depth)(?: (?:length|len|size|tokens|depth))? ?=? ?(?:of |at )?"
-    r"(?:\d+k? )?(\d+(?:\.\d+)?)(k?)(?![\w.])|(\d+(?:\.\d+)?)(k?) (?:tokens? (?:of )?)?(?:prompt|input|context|ctx)"
+    r"(?<!num )(?<!n )(?<!max )(?:prompt|input|context|ctx|isl|prefix|depth)"
+    r"(?: (?:length|len|size|tokens|depth))? ?=? ?(?:of |at )?(?:\d+k? )?(\d+(?:\.\d+)?)(k?)(?![\w.])"
+    r"|(\d+(?:\.\d+)?)(k?) (?:tokens? (?:of )?)?(?:prompt|input|context|ctx)"
     r"|\bat (\d+(?:\.\d+)?)(k?) tokens"
 )
 _TAIL = re.compile(r"(?:%|percent) (of [\w ]{1,40})$")
-_WHILE = re.compile(r"\b(?:while|with|at) running ?= ?(\d+)")
+_WHILE = re.compile(r"\b(?:while|with|at) running ?= ?(\d{1,6})|\bwith (\d{1,6}) running\b")
 _WITH = re.compile(r"\bwith (one|two|three|four|five|six|eight|ten|\d+) (?:requests|sequences|users|reqs)")
+_AT_HITS = re.compile(r"\bcache hits?(?: rate)? ?(?:of |=|at )?(\d{1,3}(?:\.\d{1,4})?) ?%")
 _WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "eight": 8, "ten": 10}
 _INSIDE = re.compile(r"shared prefix (?:of )?(\d+)")
+_PRODUCT, _SUM = re.compile(r"\b(\d{1,6})\*(\d{1,6})\b"), re.compile(r"\b\d{1,9}(?:\+\d{1,9}){1,8}\b")
 _COUNTED = re.compile(r"histogram|bucket|distribution")
 _RATIOS = frozenset(
     (
@@ -123,9 +128,12 @@ def _row(number: int, row: Mapping[str, object]) -> Iterable[Stated]:
         plain = normal(name)
         labels = (base[0], ("as", name[:120]), base[2], *_conditions(plain))
         yield from (Stated(quantity, one, labels) for quantity, one in facts(kind, plain, value))
-        whole = [Stated(quantity, one, labels) for quantity, one in of_whole(name, value, kind)]
-        yield from whole or _numbers(plain, kind, value, labels)
+        parted = [Stated(quantity, one, labels) for quantity, one in of_whole(name, value, kind)]
+        yield from parted or _numbers(plain, kind, value, labels)
     yield from _asides(normal(title), normal(text), base)
+    whole: Labels = (base[0], ("as", f"{title}: {text}"[:160]), base[2])
+    yield from (Stated(quantity, one, whole) for quantity, one in statements(kind, normal(title), text))
+    yield from (Stated(quantity, one, whole) for quantity, one in relative(kind, normal(title), text, note))
 
 
 def _numbers(name: str, kind: str, value: str, labels: Labels) -> Iterable[Stated]:
@@ -158,7 +166,7 @@ def _below(figure: Figure) -> Labels:
 
 def _conditions(name: str) -> Labels:
     """Return under which load, and at which length of the prompt, a figure was taken, where its name tells."""
-    load, length = _AT_LOAD.search(name), _AT_LENGTH.search(name)
+    load, length = _AT_LOAD.search(name), _AT_LENGTH.search(_summed(name))
     told: Labels = (("load", load[1] or load[2] or load[3]),) if load else ()
     if length:
         number = float(length[1] or length[3] or length[5])
@@ -167,8 +175,15 @@ def _conditions(name: str) -> Labels:
     return told
 
 
+def _summed(name: str) -> str:
+    """`6*8192+646`: the sum in place of its parts."""
+    plain = _PRODUCT.sub(lambda found: str(int(found[1]) * int(found[2])), name)
+    return _SUM.sub(lambda found: str(sum(map(int, found[0].split("+")))), plain)
+
+
 def _asides(name: str, value: str, labels: Labels) -> Iterable[Stated]:
     """Read what a name or a value tells beside its figure: at which KV usage, with how many requests."""
+    hit = _AT_HITS.search(name)
     usage, while_, with_, inside = (
         _AT_USAGE.search(name.replace("%", " %")),
         _WHILE.search(name),
@@ -178,9 +193,11 @@ def _asides(name: str, value: str, labels: Labels) -> Iterable[Stated]:
     if usage:
         yield Stated(m.KV_CACHE_USAGE, min(1.0, float(usage[1]) / 100), labels)
     if while_:
-        yield Stated(m.RUNNING, float(while_[1]), labels)
+        yield Stated(m.RUNNING, float(while_[1] or while_[2]), labels)
     if with_:
         number = _WORDS.get(with_[1]) or (int(with_[1]) if with_[1].isdigit() else 0)
         yield Stated(m.RUNNING, float(number), labels)
+    if hit:
+        yield Stated(m.HITS_RATE_GAUGE, min(1.0, float(hit[1]) / 100), labels)
     if inside:
         yield Stated(lm.SHARED_PREFIX, float(inside[1]), labels)

@@ -36,10 +36,13 @@ _REQUEST_RATES = (
     "qps",
     "rps",
 )
+_PER_TOKEN = {
+    f"{unit}/{what}": scale for unit, scale in _BYTES.items() for what in ("tok", "token", "step")
+}  # fmt: skip
 _COUNTS = dict.fromkeys(
     (*_TOKEN_RATES, *_REQUEST_RATES, "tok", "token", "tokens", "req", "reqs", "requests", "request", "x"), 1.0
 )
-_UNITS = {**_TIMES, **_BYTES, **_SHARES, **_RATES, **_COUNTS}
+_UNITS = {**_TIMES, **_BYTES, **_SHARES, **_RATES, **_PER_TOKEN, **_COUNTS}
 _BETWEEN = frozenset(("to", "and", "or", "then", "vs", "versus", "of", "up", "down"))
 """Words between two figures that share the unit of the last."""
 _NUMBER = re.compile(
@@ -111,7 +114,9 @@ def _figure(match: re.Match[str]) -> tuple[float, str | None, str]:
 
 
 def _scaled(value: float, unit: str, sign: str) -> Figure:
-    kinds = (("seconds", _TIMES), ("bytes", _BYTES), ("bytes/s", _RATES), ("ratio", _SHARES))
+    kinds = (
+        ("seconds", _TIMES), ("bytes", _BYTES), ("bytes/s", _RATES), ("bytes/token", _PER_TOKEN), ("ratio", _SHARES),
+    )  # fmt: skip
     kind = next((kind for kind, units in kinds if unit in units), unit)
     kind = "tokens/s" if kind in _TOKEN_RATES else "req/s" if kind in _REQUEST_RATES else kind
     return Figure(value * _UNITS.get(unit, 1.0), kind, sign in ("<", "≤"), sign in (">", "≥"))

@@ -23,6 +23,13 @@ _NAMED_UNIT = re.compile(
 _BEHIND = re.compile(r"([~<>≈]?\s?\d[\d.,]*\s?[A-Za-zµμ%]+(?:/[A-Za-z]+)?)\s+\(?([A-Za-z][^()]{0,60}?)\)?")
 _AHEAD = re.compile(r"([A-Za-z#][^:=]{0,60}?)\s?[:=]\s?([~<>≈]?\s?\d[^:=]{0,40})")
 _LED = re.compile(r"([A-Za-z][^\d:=()]{0,60}?) ([~<>≈]?\d[\d.,]*[kKM]?\s?[A-Za-zµμ%]+(?:/[A-Za-z]+)?)")
+_AT = re.compile(
+    r"([A-Za-z][^\d:=()]{0,40} ?(?:at|with|for) [A-Za-z ]{0,20}=?\s?\d[\d.]{0,9}[kK]?) "
+    r"([~<>≈]?\d[\d.,]{0,12}\s?[A-Za-zµμ%]{1,8}(?:/[A-Za-z]{1,8})?)"
+)
+"""`TTFT at rate=50 5.9 s`."""
+_PLAINLY = re.compile(r"[~<>≈]?\s?\d[\d.,]{0,12}[kKM]?\s?[A-Za-z]{1,10}/[A-Za-z]{1,10}")
+"""A rate that stands alone beside figures that the value names."""
 _CUT = re.compile(r"; |, | / | -> | → | while | whereas | but | and ")
 _DIGIT = re.compile(r"\d")
 _WHOLE = re.compile(r" (?:out )?of (?:the |about |a |~)?(?=\d)")
@@ -105,13 +112,22 @@ def _labelled(name: str, value: str) -> list[tuple[str, str]]:
     found = [_side(piece.strip()) for piece in pieces[: MOST + 1]]
     told = [side for side in found if side is not None]
     several = 1 < len(pieces) <= MOST and len(told) >= min(len(pieces), LINE)
-    if not several or len({label for label, _ in told}) < len(told):
+    plain = any(not label for label, _ in told)
+    if not several or len({label for label, _ in told}) < len(told) or (plain and not _rate_and_time(told)):
         return []
-    return [(f"{name}, {label}", one) for label, one in told]
+    return [(f"{name}, {label}" if label else name, one) for label, one in told]
+
+
+def _rate_and_time(told: Sequence[tuple[str, str]]) -> bool:
+    """Say whether a rate stands alone beside one time that is named: `158 tok/s, TTFT 9 s`."""
+    return len(told) == 2 and any(label and figures(one)[0].kind == "seconds" for label, one in told)
 
 
 def _side(piece: str) -> tuple[str, str] | None:
-    ahead, behind = _AHEAD.fullmatch(piece) or _LED.fullmatch(piece), _BEHIND.fullmatch(piece)
+    ahead, behind = _LED.fullmatch(piece) or _AT.fullmatch(piece), _BEHIND.fullmatch(piece)
+    ahead = _AHEAD.fullmatch(piece) or ahead if not _AT.fullmatch(piece) else ahead
+    if _PLAINLY.fullmatch(piece):
+        return "", piece
     if ahead and len(figures(ahead[2])) == 1:
         return ahead[1], ahead[2]
     if behind and len(figures(behind[1])) == 1 and figures(behind[1])[0].kind:

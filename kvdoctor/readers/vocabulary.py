@@ -20,7 +20,7 @@ _PART = (
     r"(ttft|step|request|latency|wall|time|iteration|e2e|first token|gpu time|samples|profile))\b)"
 )
 """A look ahead for words that make a ratio one of a whole time."""
-_LINKS = r"\bnic\b|rdma|network|infiniband|\bib\b|ethernet|nccl|nvlink|interconnect|inter ?node|\blink"
+_LINKS = r"\bnics?\b|mlx\d|\bhca\b|rdma|network|infiniband|\bib\b|ethernet|nccl|nvlink|interconnect|inter ?node|\blink"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,17 @@ def _name(quantity: Quantity, pattern: str, kinds: tuple[str, ...], unless: str 
 
 
 NAMES: tuple[Name, ...] = (
+    _name(lm.BYTES_A_TOKEN, r"", ("bytes/token",)),
+    _name(lm.POOL_BLOCKS, r"\b(max|total|num(ber)?( of)?|gpu) (\w+ )?(kv )?(cache )?blocks\b", PLAIN,
+          r"used|free|cpu|\bper\b|batch|\bsize\b"),
+    _name(lm.IN_FLIGHT, r"\bactive requests? count\b|\bin ?flight requests?\b|\brequests? in ?flight\b", PLAIN, "max"),
+    _name(lm.QUEUED_STEPS, r"\b(steps|time|samples|scrapes|intervals|iterations) (with|that have|in which) (a |any )?"
+          r"(queue\w*|waiting|requests? wait\w*)", RATIO),
+    _name(lm.LINK_SHARE, r"\b(line|link|wire|nic) (rate|speed|bandwidth|util\w*)\b", RATIO),
+    _name(lm.PIECES, r"\bdescriptors?\b|\bwork requests\b|\b(transfer|rdma|copy|io|read|write)s? (ops|operations|"
+          r"segments|pieces)\b|\b(pieces|segments|copies|memcpys) (per|a|each) (\w+ )?(transfer|request|step|layer)\b",
+          PLAIN, "file"),
+    _name(lm.FAILED, r"\bfailed (requests|calls)\b|\b(request )?failures\b", PLAIN),
     _name(m.SWAPPED, r"\bswapped\b", PLAIN),
     _name(lm.QUEUE_SHARE, rf"^{_PART}(?=.*\b(queue|waiting|queued|queueing)\b)", RATIO),
     _name(lm.PREFILL_SHARE, rf"^{_PART}(?=.*\bprefill)", RATIO, r"cache|hit|served|transfer|util"),
@@ -83,7 +94,7 @@ NAMES: tuple[Name, ...] = (
     _name(lm.LOAD_TOKEN_RATE, r"\b(store|storage|tier|l[23]|disk|ssd|cpu|host|lmcache) (read|load|fetch|retriev\w*)|"
           r"retriev\w* (rate|throughput|speed)", ("tokens/s",), "write"),
     _name(lm.GENERATION_RATE, r"(generation|gen|output|decode|total|aggregate|system|overall|token) "
-          r"(token )?throughput|output tokens? per second|^throughput", RATE),
+          r"(token )?throughput|output tokens? per second|^throughput|end to end (token )?(rate|speed)", RATE),
     _name(lm.DECODE_RATE, r"decode|generation (rate|speed)|single stream|eval rate|tok/s|tokens? (per|a) second|"
           r"^(generation|speed|tps|tok s|t/s)\b|token rate|\btg ?\d+\b", RATE,
           "time|ms|prompt|input|prefill (rate|speed)"),
@@ -99,7 +110,8 @@ NAMES: tuple[Name, ...] = (
           rf"(?=.*({_LINKS}))", BYTE_RATE),
     _name(lm.TRANSFER_RATE, r"transfer|xfer|nixl|network (bandwidth|bw|speed|rate)|rdma|inter ?node|"
           r"link (rate|speed)|nccl|bus ?bw|bus bandwidth|"
-          r"all ?reduce|\bnic\b|ethernet|infiniband|iperf|hand ?(over|off)", BYTE_RATE),
+          r"all ?reduce|\bnics?\b|mlx\d|\bhca\b|\bmr\b|memory region|"
+          r"\b(destination|dst|src)\b|ethernet|infiniband|iperf|hand ?(over|off)", BYTE_RATE),
     _name(lm.STORE_TIME, r"\b(storing|store (time|cost|latency|duration|per|of|to)|save|saving|put|backup|offload|"
           r"swap out)\b|^store( \d.*)?$", TIME, r"\bhits?\b|\brun\b|total|request|wall"),
     _name(lm.STORE_RATE, r"\b(store|save|put|backup|offload)\b", BYTE_RATE, r"\bread\b"),
@@ -167,7 +179,9 @@ _COLLECTIVE = _name(
 PROFILED: tuple[Name, ...] = (
     _COLLECTIVE,
     _name(lm.HOST_TIME, r"schedul|tokeniz|python|\bcpu\b|hash|serial|preprocess|postprocess|event loop|look ?up|"
-          r"\bidle\b|gap between|between (two |the )?(steps|iterations)|launch|bubble|grammar|bitmask", TIME),
+          r"\bidle\b|gap between|between (two |the )?(steps|iterations)|launch|bubble|grammar|bitmask|allocat|"
+          r"cache ?manager|token producer|chat template|vocab|\b(un)?pickl|zmq|\bipc\b|json|\block\b|mutex",
+          TIME, r"memory allocat|cuda ?malloc|cuda ?ipc"),
     _name(lm.GPU_TIME, r"forward|kernel|\bgpu\b|model exec|execute model|run model|graph exec|"
           r"attention|decode step|gemm|matmul", TIME),
 )  # fmt: skip
@@ -187,7 +201,7 @@ UNIT_ALONE: tuple[Name, ...] = (
         lm.GENERATION_RATE,
         r"",
         ("tokens/s",),
-        r"prompt|input|prefill|read|write|load|stor|retriev|transfer|\bpp\b",
+        r"prompt|input|prefill|\bread|write|\bload|\bstor|retriev|transfer|\bpp\b",
     ),
 )
 """What a unit stands for where the name tells only of which run the figure is."""

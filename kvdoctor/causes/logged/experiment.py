@@ -165,6 +165,7 @@ _ROUTED = re.compile(r"rout|round robin|load balanc|sticky|affinity")
 
 
 _RELEASE = re.compile(r"\b(releases?|versions?|v?\d+\.\d+)\b")
+_NEGATIONS = frozenset(("not", "no", "never", "non"))
 _SWITCHES = frozenset(
     (
         "with",
@@ -188,7 +189,11 @@ def hit_rate_fell(view: LogView) -> Opinion | None:
     for _, a, b in _pairs(view, (m.HITS_RATE_GAUGE,)):
         differ = _tokens(a) ^ _tokens(b)
         routed = bool(_ROUTED.search(" ".join(w for s in (a, b) for w in words(s).split() if w in differ)))
-        changed = routed or differ & _SWITCHES or (_RELEASE.search(words(a)) and _RELEASE.search(words(b)))
+        changed = (
+            routed
+            or differ & (_SWITCHES | _NEGATIONS)
+            or (_RELEASE.search(words(a)) and _RELEASE.search(words(b)))
+        )
         if abs(a.value - b.value) >= HIT_DROP and changed:
             high, low = max(a.value, b.value), min(a.value, b.value)
             why = f"With one thing changed, the hit rate is {percent(low)} in place of {percent(high)}."

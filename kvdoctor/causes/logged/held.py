@@ -154,11 +154,15 @@ def uneven(view: LogView) -> Opinion | None:
 def at_the_limit(view: LogView) -> Opinion | None:
     """As many run as may, and others wait: the limit holds them, whatever else is short."""
     allowed, running, waiting = view.last(lm.MAX_RUNNING), view.running, view.waiting
-    if not allowed or running is None or waiting is None or not waiting.peak or running.peak < allowed:
+    queued = max(view.values(lm.QUEUED_STEPS), default=0.0) if waiting is None else waiting.peak
+    if not allowed or running is None or not queued or running.peak < allowed:
         return None
     if view.preemptions or (view.usage is not None and view.usage.peak >= FULL):
         return None
-    why = f"{count(running.peak)} run, as many as may, and {count(waiting.peak)} wait."
+    others = (
+        f"{count(queued)} wait" if waiting is not None else f"others wait in {percent(queued)} of the steps"
+    )
+    why = f"{count(running.peak)} run, as many as may, and {others}."
     evidence = (view.evidence("running over those that may", running.peak / allowed, "x", threshold=1.0,
                               of=(m.RUNNING, lm.MAX_RUNNING)),)  # fmt: skip
     do = "raise the limit on running sequences, as long as the steps stay short and the pool has room"

@@ -23,17 +23,21 @@ from kvdoctor.waiting import FULL
 
 POINTS, SPAN = 3, 4.0
 """Lengths of the prompt from which a course is one, and the longest over the shortest."""
+STEEP = 1.2
+"""The same for two lengths alone: attention grows with the square, a queue or a load does not."""
 LINEAR = 0.8
 """Growth of log TTFT over log length from which the prompt's tokens set it: computing them is linear at least."""
 FLAT, JUMP = 1.25, 10.0
 """Change of ITL up to which the steps are the same, and rise of TTFT that then lies before the first of them."""
 OUTRUN = 1.2
 """Offered over served from which the queue grows as long as it lasts (queueing's rise)."""
+USUAL = 1024.0
+"""Sequences that run at once at most where no limit is told: vLLM's largest default."""
 TWICE = 2.0
 """Clients over the batch's limit from which a request waits as long as it runs."""
 _CARDS = re.compile(
     r"\b(?:tp|tensor parallel(?: size)?|pp|gpus?|cards?|nodes?) ?=? ?(\d{1,3})\b"
-    r"|\b(\d{1,3}) ?x? ?(?:gpus?|cards?|nodes?)\b"
+    r"|\b(\d{1,3}) ?x? ?(?:nvidia |amd )?(?:gpus?|cards?|nodes?|[abhlv]\d{2,3}s?|rtx ?\d{4}|mi\d{3}x?)\b"
 )
 
 
@@ -54,10 +58,11 @@ def _course(points: Sequence[tuple[float, float]]) -> bool:
 def long_prompts(view: LogView, objective: Objective) -> Opinion | None:
     """TTFT grows with the prompt as its computing does."""
     points = _points(view, lm.TTFT)
-    if not _course(points) or points[0][1] <= 0 or points[-1][1] < objective.ttft_p95:
+    if len(points) < 2 or points[0][1] <= 0 or points[-1][1] < objective.ttft_p95:
         return None
     (short, first), (long, last) = points[0], points[-1]
-    if math.log(last / first) / math.log(long / short) < LINEAR:
+    growth = math.log(last / first) / math.log(long / short) if long >= SPAN * short else 0.0
+    if growth < (LINEAR if _course(points) else STEEP):
         return None
     why = (
         f"From {count(short)} to {count(long)} tokens of the prompt TTFT grows from {duration(first)} to "
@@ -126,7 +131,7 @@ def long_contexts(view: LogView) -> Opinion | None:
 
 def more_cards(view: LogView) -> Opinion | None:
     """The same on more cards is slower: what they tell one another costs more than they compute."""
-    for quantity in (lm.DECODE_RATE, lm.GENERATION_RATE, lm.PREFILL_RATE, lm.ITL, lm.REQUEST_TIME):
+    for quantity in (lm.DECODE_RATE, lm.GENERATION_RATE, lm.PREFILL_RATE, lm.SERVED, lm.ITL, lm.REQUEST_TIME):
         rows = [
             (float(found[1] or found[2]), s) for s in view.of(quantity) if (found := _CARDS.search(words(s)))
         ]
@@ -172,15 +177,12 @@ _ROOM = (
 
 
 def outrun(view: LogView, objective: Objective) -> Opinion | None:
-    """More arrives than is served, or more clients ask than the batch may hold: the rest waits, by arithmetic.
-
-    Clients that are so many at most, each waiting for its answer, send no more than is served.
-    """
+    """More arrives than is served (a fixed number of clients never sends more), or more ask than the batch may hold."""
     if view.usage is not None and view.usage.peak >= FULL:
         return None
     offered, served, ttft = view.last(lm.OFFERED), view.last(lm.SERVED), view.values(lm.TTFT)
     slow = bool(ttft) and max(ttft) >= objective.ttft_p95
-    clients, allowed = view.last(lm.CONCURRENCY), view.last(lm.MAX_RUNNING)
+    clients, allowed = view.last(lm.CONCURRENCY), view.last(lm.MAX_RUNNING) or (USUAL if slow else None)
     if clients is None and offered and served and offered >= OUTRUN * served and slow:
         why = f"{offered:g} requests a second arrive, {served:g} are served: the queue grows as long as that lasts."
         evidence = (view.evidence("offered over served", offered / served, "x", threshold=OUTRUN,
