@@ -30,10 +30,19 @@ def rows(local: bool) -> list[Row]:
         )
     if importlib.util.find_spec("torch") is None:
         raise Unavailable("this Python has no torch", "pip install 'kvdoctor[torch]', or --python PATH")
-    import torch.distributed as dist
-
+    try:
+        import torch.distributed as dist
+    except (ImportError, OSError, MemoryError) as error:
+        raise Unavailable(
+            f"torch cannot be loaded: {error}", "more memory, or --python PATH of another"
+        ) from error
     if not dist.is_available() or not dist.is_gloo_available():
         raise Unavailable("this torch was built without gloo", "--python PATH of another")
+    return _paired()
+
+
+def _paired() -> list[Row]:
+    """Start the other process, and measure; Unavailable where gloo fails: what was measured before it stays."""
     # A file without a name as meeting place: it is gone when both processes are.
     meeting = os.memfd_create("kvdoctor-gloo")
     place = f"/proc/{os.getpid()}/fd/{meeting}"
@@ -43,9 +52,10 @@ def rows(local: bool) -> list[Row]:
     )
     try:
         return _send(place)
-    except RuntimeError as error:
+    except (RuntimeError, OSError, MemoryError) as error:
+        said = (str(error) or type(error).__name__).splitlines()[0]
         raise Unavailable(
-            f"gloo failed: {str(error).splitlines()[0]}", "is loopback up? ip link set lo up"
+            f"gloo failed: {said}", "is loopback up (ip link set lo up), and is there memory?"
         ) from error
     finally:
         peer.kill()

@@ -242,6 +242,13 @@ def test_gloo_is_for_this_machine_only():
         gloo.rows(False)
 
 
+def test_torch_that_cannot_be_loaded_loses_nothing_that_was_measured(monkeypatch):
+    monkeypatch.setattr(gloo.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setitem(sys.modules, "torch.distributed", None)
+    with pytest.raises(Unavailable, match="torch cannot be loaded"):
+        gloo.rows(True)
+
+
 def test_gloo_sends_tensors_where_torch_is_there():
     if importlib.util.find_spec("torch") is None:
         pytest.skip("needs torch")
