@@ -61,6 +61,10 @@ _FREE = re.compile(
 _OFF = re.compile(r"(disabled|not (supported|available|found)|no nvlinks?)")
 _YES = re.compile(r"^(true|set|yes|on|1|enabled)?$")
 _NO = re.compile(r"^(false|off|no|0|disabled)$")
+_ABSENT = re.compile(
+    r"^(none|no|not|never|nothing|nil|zero|absent|without|ruled out|false|off|disabled|n/?a|unknown|\?+)\b|^[-?]*$"
+)
+"""Values that deny what a name says, or leave it open."""
 
 
 def normal(text: str) -> str:
@@ -91,6 +95,7 @@ def named(name: str, kinds: Collection[str]) -> frozenset[Quantity]:
 def facts(kind: str, name: str, value: str) -> Iterable[tuple[Quantity, float]]:
     """Return what a row says in words rather than in figures."""
     words = normal(value)
+    absent = bool(value) and bool(_ABSENT.match(words))
     if _KEY.search(name) and _DIFFER.search(words):
         yield lm.KEYS_DIFFER, 1.0
     if _TRANSPORT.search(name):
@@ -100,10 +105,10 @@ def facts(kind: str, name: str, value: str) -> Iterable[tuple[Quantity, float]]:
             yield lm.FAST_PATH_OFF, 1.0
     if _REPEATS.search(f"{name} {words}"[:MAX_WORDS]) and not (_ALONE.match(words) and kind not in _MEASURED):
         yield lm.REPEATED, 1.0
-    told = f"{name} {words}"[:MAX_WORDS]
+    told = "" if absent else f"{name} {words}"[:MAX_WORDS]
     if _FRONT.search(told) and _CHANGES.search(told) and not _ON_PURPOSE.search(told):
         yield lm.VOLATILE, 1.0
-    if _ANEW.search(told) and not _NO.match(words):
+    if _ANEW.search(told):
         yield lm.REPROCESSED, 1.0
     if _FREE.search(name) and re.fullmatch(r"0(\.0+)?", words):
         yield m.KV_CACHE_USAGE, 1.0
@@ -121,6 +126,8 @@ def facts(kind: str, name: str, value: str) -> Iterable[tuple[Quantity, float]]:
         yield lm.CACHING, 0.0
     if kind == "log" and re.search(r"\bis preempted\b|\bretract requests\b", words):
         yield m.PREEMPTIONS, 1.0
+    elif absent:
+        return
     elif kind in ("log", "metric") and re.search(r"preempt|retract", name) and not re.search(r"\d", value):
         yield m.PREEMPTIONS, 1.0
         if "swap" in words:

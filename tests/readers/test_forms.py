@@ -182,3 +182,14 @@ def test_an_arrow_tells_both_sides_of_a_change():
 
 def test_a_course_without_a_change_is_none():
     assert not list(changes([("benchmark", "TTFT", "9 s -> 3 s"), ("flag", "--threads", "30")]))
+
+
+@pytest.mark.parametrize(
+    "value", ["none", "No", "never", "not seen", "nothing", "zero", "ruled out", "n/a", "-"]
+)
+@pytest.mark.parametrize(
+    "name", ["preemptions, OOM, NCCL errors", "full prompt re-processing", "no free blocks"]
+)
+def test_a_value_that_denies_what_a_name_says_is_no_fact(name, value):
+    assert list(facts("log", normal(name), value)) == []
+    assert list(facts("log", normal(name), "seen often")) != []
