@@ -30,6 +30,11 @@ _CURED = re.compile(
     r"\bafter$|\bafter (the |matching |also )?(fix|change|patch|upgrad|updat|flag|disabl|switch|enabl)"
     r"|\bfixed\b|with (the )?fix"
 )
+_WORSENED = re.compile(r"\b(?:hits?|reuse)\b.{0,60}\bafter (?:the |an? )?(?:upgrad|updat|switch)")
+"""What hits after an upgrade is no cured state: a fall is told that way too."""
+_WITHOUT, _TOGETHER = re.compile(r"\bw/o\b"), re.compile(r"\bw/(?= |[A-Za-z])")
+_QUEUED = re.compile(r"running: ?(\d{1,6}).{0,60}?\b(?:waiting|pending|queued): ?(\d{1,7})")
+"""An engine's own line inside a value."""
 _AT_USAGE = re.compile(r"at (\d{1,3}(?:\.\d+)?) ?% kv")
 _AT_LOAD = re.compile(
     r"\b(?:concurrency|bs|batch|clients?|users?|qps|rps|(?:request|arrival) rate) ?=? ?(\d+(?:\.\d+)?)"
@@ -121,7 +126,8 @@ def _three(row: Mapping[str, object]) -> tuple[str, str, str]:
 
 def _row(number: int, row: Mapping[str, object]) -> Iterable[Stated]:
     kind, title, text, note = _texts(row, "kind", "name", "value", "note")
-    if _CURED.search(normal(title)):
+    title, text = _spelled(title), _spelled(text)
+    if _CURED.search(normal(title)) and not _WORSENED.search(normal(title)):
         return
     base: Labels = (("row", str(number)), ("as", title[:120]), ("kind", kind))
     for name, value in parts(title, text, note):
@@ -131,6 +137,9 @@ def _row(number: int, row: Mapping[str, object]) -> Iterable[Stated]:
         parted = [Stated(quantity, one, labels) for quantity, one in of_whole(name, value, kind)]
         yield from parted or _numbers(plain, kind, value, labels)
     yield from _asides(normal(title), normal(text), base)
+    line = _QUEUED.search(f"{title}: {text}".lower())
+    if line and int(line[2]):
+        yield from (Stated(m.RUNNING, float(line[1]), base), Stated(m.WAITING, float(line[2]), base))
     whole: Labels = (base[0], ("as", f"{title}: {text}"[:160]), base[2])
     yield from (Stated(quantity, one, whole) for quantity, one in statements(kind, normal(title), text))
     yield from (Stated(quantity, one, whole) for quantity, one in relative(kind, normal(title), text, note))
@@ -173,6 +182,11 @@ def _conditions(name: str) -> Labels:
         number *= 1000 if length[2] or length[4] or length[6] else 1
         told = (*told, ("length", f"{number:g}"))
     return told
+
+
+def _spelled(text: str) -> str:
+    """`w/o`, `w/`: in words."""
+    return _TOGETHER.sub("with ", _WITHOUT.sub("without", text))
 
 
 def _summed(name: str) -> str:

@@ -23,7 +23,7 @@ _SIGNED = re.compile(r"^[~≈]?\s?(-|−|–|\+)\s?(\d{1,4}(?:\.\d{1,4})?) ?%")
 _WORSE = ("slower", "worse", "longer")
 _TIME = re.compile(r"\b(ttft|itl|tpot|tbt|latency|time|duration|first token|per token)\b")
 _RATE = re.compile(
-    r"\b(throughput|rate|speed|decode|prefill|generation|tok/s|tps|tokens? (per|a) second|output)\b"
+    r"\b(throughput|rate|tok(en)?s? ?/ ?s|speed|decode|prefill|generation|tok/s|tps|tokens? (per|a) second|output)\b"
 )
 _PACE = frozenset((lm.DECODE_RATE, lm.GENERATION_RATE, lm.ITL))
 

@@ -55,7 +55,8 @@ def _sided(part: str, first: str, kinds: Collection[str]) -> str:
     elif comma and not (side and _SIDE.match(first.split()[-1])):
         full = f"{stem}, {part}"
     else:
-        full = f"{first.rpartition(' ')[0]} {part}".strip()
+        head, setting = first.rpartition(" ")[0], part.rpartition(" ")[0]
+        full = f"{head.removesuffix(setting).strip()} {part}".strip()
     return full if named(normal(full), kinds) == named(normal(first), kinds) else part
 
 

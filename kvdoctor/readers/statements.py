@@ -13,18 +13,35 @@ from kvdoctor.readers.rows import normal
 MAX_WORDS = 400
 """Characters of a row in which such words are looked for."""
 _SETTINGS = ("flag", "config", "env", "hardware", "os", "model")
+_PART = re.compile(
+    r"\b(\d{1,2}(?:\.\d{1,3})?) ?(?:%|percent) (?:of )?(?:the |all |total |each |a |own |self )?"
+    r"(?:samples|time|step|wall|cpu time|gpu time|trace|profile|decode step|iteration)"
+)
+MUCH = 40.0
+"""Percent of a profile from which one function is most of what can be changed."""
 _COUNTING = ("log", "metric", "benchmark", "nvml", *lm.PROFILES)
 """Kinds of rows that count who waits, and do not say why."""
 _GUESS = re.compile(
     r"\b(guess\w*|suspect\w*|suspicion|hypothes\w*|theory|theories|speculat\w* (that|about)|maybe|might|may|could|"
-    r"would|probably|perhaps|possibly|unclear|if|expected|ruled out|first (idea|thought))\b"
+    r"would|probably|perhaps|possibly|unclear|if|expected|ruled out|first (idea|thought)|"
+    r"in (general|theory|principle)|generally|typically|usually)\b"
 )
 """Words of a guess, or of what is denied."""
 _DENIED = re.compile(r"\b(no|not|never|without|none|nothing|isn't|wasn't|longer|false)\b")
 _SLOWEST = re.compile(
     r"\b(bottle ?necks?|hot ?spots?|hottest|slowest|dominant|top (frame|function|kernel|entry|symbol|stack)|"
-    r"most (of the )?(time|samples)|(time|samples) (is|are|was|were) spent|dominated by|dominates)\b"
+    r"most (of the )?(time|samples)|(time|samples) (is|are|was|were) spent|dominated by|dominates|limiting factor|"
+    r"culprit|bottlenecked)\b"
 )
+_SEEN = re.compile(
+    r"\b(profil\w*|trac(e|es|ed|ing)|py spy|nsys|nsight|flame ?graphs?|perf|stacks?|timed|measured)\b"
+)
+"""How a user knows; a bare opinion of users is often wrong."""
+_WHERE = re.compile(
+    r"\b(samples|where (the )?time (goes|is spent)|(main )?(thread|process) (is|sits|spends)( \w+)? in|self time|"
+    r"(stacks?|frames?|threads?) (show\w*|in|at|of)|spends)\b"
+)
+"""Names of a profile's rows whose value is a place in the code."""
 _NOTHING_ASKED = re.compile(
     r"\b(without|no|zero) (any |a single )?(inference|requests?|traffic|load|prompts?|clients?|calls?|queries)\b"
     r"|\b(while|when|at) idle\b|\b(idle|idling) (server|engine|service|instance)\b"
@@ -34,7 +51,7 @@ _OTHER_COUNTS = re.compile(
     r"\b(wait\w*|queue\w*|running|fail\w*|errors?|timed|preempt\w*|pending|unfinished|dropped|swapped|hits?|completed|"
     r"rejected|cache\w*|aborted|shared?|images?|rate)\b"
 )
-_NONE = re.compile(r"^(none|no|nothing|0|zero|never|idle)\b(?!\.\d)")
+_NONE = re.compile(r"^(none|no|nothing|0|zero|never|idle)(?! \w)(?!\.\d)")
 _HANGS = re.compile(
     r"\b(hangs?|hung|hanging|stuck|dead ?locks?|no response|unresponsive|never (returns?|answers?|ends?))\b"
 )
@@ -57,7 +74,10 @@ _WEIGHTS = re.compile(
     r"(cpu|host|system|main|pinned|unified|d?ram|disk|ssd|nvme)\b"
     r"|\bcpu offload( \w+)?\b.{0,20}\b(gb|percent|ratio)|\bn cpu moe\b|\bcpu moe\b|\bweights? (off ?load|stream)\w*"
 )
-_OTHER_USE = re.compile(r"\b(load(ing)? time|start ?up|checkpoint|download\w*|cold start|kv|cache)\b")
+_OTHER_USE = re.compile(
+    r"\b(load(ing)? time|start ?up|checkpoint|download\w*|cold start|kv|cache|"
+    r"stored|loaded (in|at|within)|at start\w*)\b"
+)
 _RESERVES = re.compile(
     r"\bguaranteed no evict\b|\bworst case\b|\b(reserv\w*|pre ?allocat\w*|set aside)\b.{0,60}\b(max|full|longest|"
     r"completion|whole)\b|\b(big|large|high|huge|long|generous) max (output |new |completion )?tokens\b"
@@ -98,7 +118,11 @@ def statements(kind: str, name: str, value: str) -> Iterable[tuple[Quantity, flo
         yield lm.NOTHING_ASKED, 1.0
     if not told or kind in _SETTINGS:
         return
-    if _SLOWEST.search(told) and not _DENIED.search(told):
+    part = _PART.search(words) if kind in lm.PROFILES else None
+    most = part is not None and float(part[1]) >= MUCH
+    placed = kind in lm.PROFILES and _WHERE.search(name) and re.match(r"[a-z]{2}", words)
+    seen = kind not in ("user", "client") or _SEEN.search(told)
+    if (most or placed or (seen and _SLOWEST.search(told))) and not _DENIED.search(told):
         yield lm.SLOWEST, 1.0
     yield from _held(kind, name, words, told)
 

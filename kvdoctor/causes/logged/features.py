@@ -18,6 +18,8 @@ FEATURES: tuple[tuple[str, Bound, str | None, bool], ...] = (
     (r"rdma|\bib\b|infiniband|nvlink|\btcp\b|nccl|\bp2p\b|\bucx", Bound.NETWORK, "used_badly", False),
     (r"tensor parallel", Bound.NETWORK, "tensor_parallel", True),
     (TIER.pattern, Bound.OFFLOAD, "slow_tier", True),
+    (r"max num seqs|max (running|concurrent) req|max batch size|n(um)? parallel|max loras|(parallel|lora) slots",
+     Bound.QUEUEING, "admission_limit", False),
     (r"overlap schedul|async schedul|scheduler|api server|\bgil\b|numa|\bcpus?\b|threads", Bound.HOST, "scheduler",
      False),
     (r"grammar|structured|guided|json|constrained|logits? processor|penalt|logprob", Bound.HOST, "structured_output",

@@ -19,23 +19,27 @@ HALF = 0.5
 _KINDS: tuple[tuple[Bound, str | None, str], ...] = (
     (Bound.NETWORK, "tensor_parallel", r"all ?reduce|nccl|all ?(to|2) ?all|all ?gather|reduce ?scatter|collective|"
      r"\bcomm(s|unication)?\b|deep ?ep|nvshmem|\bucx|\brdma|nixl|kv ?transfer|(send|recv) ?kv|kv ?(send|recv)|"
-     r"\b(nic|tcp)\b"),
+     r"\b(nic|tcp|network|interconnect|nvlink|ethernet|infiniband|cross node|inter node)\b"),
     (Bound.OFFLOAD, "no_overlap", r"mem ?cpy|\b(h2d|d2h|htod|dtoh)\b|swap ?(in|out|blocks)|off ?load|on ?load\w* kv|"
      r"load ?(kv|back)|lmcache|hicache|kvbm|(disk|ssd|nvme|file) ?(read|write|io)|retrieve ?(kv|layer)"),
     (Bound.HOST, None, r"bit ?mask|grammar|guided|structured|fsm|xgrammar|outlines|matcher|tokeni[sz]|token producer|"
      r"vocab|chat template|schedul|\bpython\b|\bgil\b|pickle|zmq|\bipc\b|json|serializ|hash|"
      r"block ?(manager|pool|table)|cache ?manager|allocat|radix|\btree\b|evict|prepare ?inputs?|input ?(prep\w*|batch)|"
      r"update ?states?|logits? ?process|logprob|penalt|post ?process|pre ?process|image (load|decod|process)|"
-     r"\bcpu\b|kernel launch|launch overhead|event loop|asyncio|\block\b|mutex|numpy|to ?list|\.item\b|regex"),
-    (Bound.COMPUTE, None, r"attn|attention|gemm|matmul|\bmm\b|de ?quant|kernel|flash|\bmla\b|paged|moe|expert|"
-     r"decode ?stage ?\d|triton|cutlass|marlin|conv\d?d?\b|rms ?norm|ro(tary|pe)\b|softmax|split ?k|\bssm|mamba"),
+     r"\bcpu\b|kernel launch|launch overhead|event loop|asyncio|\block\b|mutex|numpy|to ?list|\bitem\(|regex|msgpack"),
+    (Bound.BANDWIDTH, None, r"\b(memory|hbm|d?ram) (bandwidth|bound)|reading (the )?weights|weight reads?\b"),
+    (Bound.COMPUTE, None, r"\bprefill|\bflops\b|compute bound|attn|attention|gemm|matmul|\bmm\b|de ?quant|"
+     r"kernel|flash|\bmla\b|paged|moe|expert|decode ?stage ?\d|triton|cutlass|marlin|"
+     r"conv\d?d?\b|rms ?norm|ro(tary|pe)\b|softmax|split ?k|\bssm|mamba"),
 )  # fmt: skip
 """The nature of a function by its name; the first that fits has the word."""
 _SPLIT = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NAMING = re.compile(
-    r"^.*?\b(bottle ?necks?|hot ?spots?|hottest|slowest|dominant|top|most|dominat\w*|spent)\b"
+    r"\b(bottle ?necks?|hot ?spots?|hottest|slowest|dominant|top|most|dominat\w*|spent|samples|goes|thread|process|"
+    r"spends|stacks?|frames?|self time|limiting factor|culprit)\b"
 )
 _DO = {
+    Bound.BANDWIDTH: "fewer bytes: quantized weights or KV, fewer KV heads, more cards",
     Bound.NETWORK: "fewer cards in one group, a direct link between them, or less to move",
     Bound.OFFLOAD: "copy in larger pieces and beside the compute, or keep less outside the GPU",
     Bound.HOST: "move that work off the path: natively, cached, in other processes, or beside the GPU's work",
@@ -45,15 +49,22 @@ _DO = {
 
 def nature(text: str) -> tuple[Bound, str | None] | None:
     """Name the class that a function's name speaks of; None for several or none."""
-    plain = _SPLIT.sub(" ", text).replace("_", " ").lower()
+    plain = _SPLIT.sub(" ", text).lower()
+    plain = re.sub(r"[-_.:/]+", " ", plain)
     found = [(bound, subclass) for bound, subclass, pattern in _KINDS if re.search(pattern, plain)]
     return found[0] if found else None
+
+
+_BESIDE = (Bound.HOST, Bound.NETWORK, Bound.OFFLOAD)
+"""What a step can do without; some kernel always takes most of it."""
+_HOLDS = re.compile(r"\b(bottle ?neck\w*|limiting factor|culprit)\b")
 
 
 def slowest(view: LogView) -> Opinion | None:
     """A report names what takes most of the time, and its name tells what it is."""
     told = view.of(lm.SLOWEST)
     found = [(known, s) for s in told if (known := nature(_function(s.labels.get("as", ""))))]
+    found = [(known, s) for known, s in found if known[0] in _BESIDE or _HOLDS.search(words(s))]
     if not found or len({known[0] for known, _ in found}) > 1:
         return None
     (bound, subclass), said = found[0]
@@ -95,6 +106,17 @@ _KV_FORMAT = re.compile(
 )
 
 
+_GROUP = re.compile(
+    r"\b(?:tp|tensor parallel(?: size)?|pp) ?=? ?(\d{1,3})\b|\b(\d{1,3}) ?x? ?(?:gpus?|cards?|nodes?)\b"
+)
+
+
+def _more_cards(text: str) -> bool:
+    """Say whether more cards are held against fewer."""
+    told = [int(a or b) for a, b in _GROUP.findall(text)]
+    return len(told) == 2 and told[0] > told[1]
+
+
 def times_slower(view: LogView) -> Opinion | None:
     """One thing makes a figure many times worse, and its nature names the class."""
     told = sorted(view.of(lm.TIMES_SLOWER), key=lambda s: -s.value)
@@ -102,9 +124,13 @@ def times_slower(view: LogView) -> Opinion | None:
         text = words(said)
         if _KV_FORMAT.search(text.replace("_", " ")) and said.value >= WORSE:
             known: tuple[Bound, str | None] | None = (Bound.COMPUTE, None)
+        elif _more_cards(text):
+            known = (Bound.NETWORK, "tensor_parallel")
         else:
             known = feature_of(text)
-        if known is None or said.value < (WORSE if known[0] in (Bound.OFFLOAD, Bound.COMPUTE) else CHANGED):
+        if known is None or said.value < (
+            WORSE if known[0] in (Bound.OFFLOAD, Bound.COMPUTE, Bound.NETWORK) else CHANGED
+        ):
             continue
         evidence = (view.evidence("with it over without it", said.value, "x", threshold=WORSE,
                                   of=(lm.TIMES_SLOWER,)),)  # fmt: skip
