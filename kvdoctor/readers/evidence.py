@@ -37,14 +37,14 @@ _QUEUED = re.compile(r"running: ?(\d{1,6}).{0,60}?\b(?:waiting|pending|queued): 
 """An engine's own line inside a value."""
 _AT_USAGE = re.compile(r"at (\d{1,3}(?:\.\d+)?) ?% kv")
 _AT_LOAD = re.compile(
-    r"\b(?:concurrency|bs|batch|clients?|users?|qps|rps|(?:request|arrival) rate) ?=? ?(\d+(?:\.\d+)?)"
-    r"|(\d+) (?:concurrent|clients?|users?|parallel)\b|(\d+(?:\.\d+)?) ?(?:qps|rps|req/s)"
+    r"\b(?:concurrency|bs|batch|clients?|users?|qps|rps|(?:request|arrival) rate) ?=? ?(\d{1,9}(?:\.\d{1,6})?)"
+    r"|(\d{1,9}) (?:concurrent|clients?|users?|parallel)\b|(\d{1,9}(?:\.\d{1,6})?) ?(?:qps|rps|req/s)"
 )
 _AT_LENGTH = re.compile(
     r"(?<!num )(?<!n )(?<!max )(?:prompt|input|context|ctx|isl|prefix|depth)"
-    r"(?: (?:length|len|size|tokens|depth))? ?=? ?(?:of |at )?(?:\d+k? )?(\d+(?:\.\d+)?)(k?)(?![\w.])"
-    r"|(\d+(?:\.\d+)?)(k?) (?:tokens? (?:of )?)?(?:prompt|input|context|ctx)"
-    r"|\bat (\d+(?:\.\d+)?)(k?) tokens"
+    r"(?: (?:length|len|size|tokens|depth))? ?=? ?(?:of |at )?(?:\d{1,9}k? )?(\d{1,9}(?:\.\d{1,6})?)(k?)(?![\w.])"
+    r"|(\d{1,9}(?:\.\d{1,6})?)(k?) (?:tokens? (?:of )?)?(?:prompt|input|context|ctx)"
+    r"|\bat (\d{1,9}(?:\.\d{1,6})?)(k?) tokens"
 )
 _TAIL = re.compile(r"(?:%|percent) (of [\w ]{1,40})$")
 _WHILE = re.compile(r"\b(?:while|with|at) running ?= ?(\d{1,6})|\bwith (\d{1,6}) running\b")
