@@ -124,6 +124,7 @@ BYTES_A_TOKEN = _same("log_bytes_a_token", "bytes", "bytes that a token reads of
 POOL_BLOCKS = _same("log_pool_blocks", "blocks", "blocks of the KV pool")
 IN_FLIGHT = _same("log_in_flight", "requests", "requests that the engine has taken in")
 QUEUED_STEPS = _same("log_queued_steps", "ratio", "share of steps in which requests wait")
+REQUEST_BYTES = _same("log_request_bytes", "bytes", "bytes of KV that one request loads or hands over")
 PIECES = _same("log_pieces", "", "pieces that one transfer is made of")
 LINK_SHARE = _same("log_link_share", "ratio", "share of its rated speed that a link gives")
 FAILED = _same("log_failed", "requests", "requests that failed")

@@ -30,7 +30,7 @@ _FRONT = re.compile(
 _CHANGES = re.compile(
     r"\b(time ?stamp|date ?time|clock|(current|time of) (time|day|date)|"
     r"uuid|nonce|salt|session id|request id|random|counter)\b.*"
-    r"\b(every|each|per) (request|turn|call|second|minute)"
+    r"\b(every|each|per) (request|turn|call|second|minute|prompt|message)"
     r"|\b(changes|differs|is new|is different|re ?ordered|shuffled|regenerated|rewritten)\b.*"
     r"\b(every|each|per|between|on every) (request|turn|call|second|minute)"
 )
@@ -60,7 +60,10 @@ _FREE = re.compile(
 )
 _OFF = re.compile(r"(disabled|not (supported|available|found)|no nvlinks?)")
 _YES = re.compile(r"^(true|set|yes|on|1|enabled)?$")
-_NO = re.compile(r"^(false|off|no|0|disabled)$")
+_NO = re.compile(
+    r"^((false|off|no|0|disabled)$"
+    r"|(disabled|unsupported|not (supported|available|enabled|active))( (for|on|by|in|with)\b|$))"
+)
 _ABSENT = re.compile(
     r"^(none|no|not|never|nothing|nil|zero|absent|without|ruled out|false|off|disabled|n/?a|unknown|\?+)\b|^[-?]*$"
 )

@@ -58,7 +58,7 @@ _HANGS = re.compile(
 _PREFILL = re.compile(r"\b(prefill\w*|prompts? (process\w*|eval\w*|comput\w*)|long prompts?)\b")
 _DECODES = re.compile(
     r"\b(generations?|generating|decod\w*|(running|other|active|ongoing|in flight) (requests?|sequences|streams?)|"
-    r"tokens? (stream\w*|output))\b"
+    r"tokens? (stream\w*|output)|streams?|streaming)\b"
 )
 _HELD = r"(blocks?|blocked|blocking|stalls?|stalled|pauses?|paused|freezes?|frozen|froze|halts?|halted|stops?|stopped)"
 _STOPPED = re.compile(rf"\b{_HELD}\b")
@@ -132,7 +132,8 @@ def _places(kind: str, name: str, words: str, told: str) -> Iterable[tuple[Quant
     zero = _NONE.match(words) or words in ("false", "off", "0.0", "default", "unset", "not set")
     if _WEIGHTS.search(told) and not zero and not _OTHER_USE.search(told) and not _DENIED.search(told):
         yield lm.WEIGHTS_OUTSIDE, 1.0
-    if kind != "model" and _NO_PEER.search(told):
+    shut = "p2p disable" in name and words in ("1", "true", "yes", "set", "on")
+    if shut or (kind != "model" and _NO_PEER.search(told)):
         yield lm.FAST_PATH_OFF, 1.0
     if kind in ("hardware", "nvml") and "gpu" in name and _SEVERAL_CARDS.search(told):
         yield lm.CARDS, 2.0

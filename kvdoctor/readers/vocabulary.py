@@ -40,6 +40,8 @@ def _name(quantity: Quantity, pattern: str, kinds: tuple[str, ...], unless: str 
 
 NAMES: tuple[Name, ...] = (
     _name(lm.BYTES_A_TOKEN, r"", ("bytes/token",)),
+    _name(lm.REQUEST_BYTES, r"\b(kv|bytes|size|data)\b.*\b(per|a|each|one|of a) (request|prompt|load|hit|transfer)\b"
+          r"|\b(loaded|moved|sent|fetched|transferred) (per|a|each) request\b", BYTES, "weight"),
     _name(lm.POOL_BLOCKS, r"\b(max|total|num(ber)?( of)?|gpu) (\w+ )?(kv )?(cache )?blocks\b", PLAIN,
           r"used|free|cpu|\bper\b|batch|\bsize\b"),
     _name(lm.IN_FLIGHT, r"\bactive requests? count\b|\bin ?flight requests?\b|\brequests? in ?flight\b", PLAIN, "max"),
@@ -102,6 +104,8 @@ NAMES: tuple[Name, ...] = (
     _name(lm.TTFT, r"\bttft\b|first token|time to first", TIME, r"\bsum\b|count|histogram|bucket"),
     _name(lm.ITL, r"\b(itl|tpot|tbt)\b|inter token|per output token|per token|token time|time (per|of a|a) token|"
           r"between tokens|decode (step )?latency", TIME, r"\bsum\b|count|histogram|bucket"),
+    _name(lm.ITL, r"^(time per (decode )?(step|iteration)|(decode )?(step|iteration) (time|latency))\b", TIME,
+          r"prefill|cpu|gpu|host|kernel"),
     _name(lm.TRANSFER_SETUP, r"(init|post|setup|bootstrap|handshake).*(transfer|xfer)|(transfer|xfer).*(init|post)",
           TIME),
     _name(lm.TRANSFER_TIME, r"transfer|xfer|time for (write|read)|hand ?(over|off)|kv (send|recv|receive|migrat\w*)",
@@ -127,8 +131,8 @@ NAMES: tuple[Name, ...] = (
     _name(lm.SHARED_PREFIX, r"\b(shared|identical) (system |\w+ )?(prefix|prompt|tokens)|identical prefix", PLAIN),
     _name(lm.BATCH_SEQUENCES, r"new seq", PLAIN),
     _name(lm.BATCH_NEW, r"new[- ]?tokens?\b", PLAIN),
-    _name(lm.BATCH_CACHED, r"cached[- ]?(prefix |prompt )?tokens?\b|tokens? (cached|reused|from cache)|reused tokens|"
-          r"\b(slot|cache|prefix) reuse\b|cache read", PLAIN),
+    _name(lm.BATCH_CACHED, r"cached[- ]?(prefix |prompt )?tokens?\b|^cache n$|tokens? (cached|reused|from cache)|"
+          r"reused tokens|\b(slot|cache|prefix) reuse\b|cache read", PLAIN),
     _name(lm.PROMPT_TOKENS, r"(prompt|input) (length|len|tokens|size)|isl", PLAIN),
     _name(lm.PROMPT_TOKENS, r"^(prompt|input|context)$", ("tok", "token", "tokens")),
     _name(lm.CARDS, r"(tensor|pipeline) parallel( size)?$|^(tp|pp)( size)?$|^(num(ber)?( of)? )?(gpus?|cards?|nodes?)$",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from kvdoctor.causes.logged import (
     capacity,
+    cards,
+    carried,
     experiment,
+    formats,
     held,
     hits,
     links,
@@ -40,6 +43,9 @@ def opinions(view: LogView, objective: Objective) -> tuple[Opinion, ...]:
         *parts.check(view, objective),
         *named.check(view, objective),
         *numbered.check(view),
+        *cards.check(view),
+        *formats.check(view),
+        *carried.check(view, objective),
         *links.check(view),
         *reads.check(view),
         *told.check(view, objective),

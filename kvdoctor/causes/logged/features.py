@@ -16,6 +16,7 @@ FEATURES: tuple[tuple[str, Bound, str | None, bool], ...] = (
     (r"\b(two|2|multi|several|separate) ?(node|machine|server|host)s?\b|disaggregat|cross node|inter node|"
      r"prefill and decode on", Bound.NETWORK, "handover", True),
     (r"rdma|\bib\b|infiniband|nvlink|\btcp\b|nccl|\bp2p\b|\bucx", Bound.NETWORK, "used_badly", False),
+    (r"\b\d{1,3} ?gbe\b|\bethernet|\bwi ?fi\b|thunderbolt|\brpc\b", Bound.NETWORK, "slow_link", True),
     (r"tensor parallel", Bound.NETWORK, "tensor_parallel", True),
     (TIER.pattern, Bound.OFFLOAD, "slow_tier", True),
     (r"max num seqs|max (running|concurrent) req|max batch size|n(um)? parallel|max loras|(parallel|lora) slots",
@@ -28,7 +29,7 @@ FEATURES: tuple[tuple[str, Bound, str | None, bool], ...] = (
      Bound.CAPACITY, "preemption", False),
     (r"cuda graph|eager", Bound.HOST, "launch_bound", False),
     (r"chunk|batched tokens|prefill", Bound.COMPUTE, "interference", False),
-    (r"\bmtp\b|speculat|draft|eagle", Bound.COMPUTE, "speculation", True),
+    (r"\bmtp\b|\bspec\b|speculat|draft|eagle", Bound.COMPUTE, "speculation", True),
     (r"\b(backend|kernel)s?\b|flash ?infer|flash ?attn|flash ?attention|\bfa[23]\b|triton|marlin|cutlass|xformers|"
      r"sdpa", Bound.COMPUTE, None, False),
 )  # fmt: skip

@@ -6,7 +6,7 @@ import re
 
 from kvdoctor import logmetrics as lm
 from kvdoctor.causes.logged.experiment import CHANGED, WORSE, words
-from kvdoctor.causes.logged.features import feature_of
+from kvdoctor.causes.logged.features import FEATURES, feature_of
 from kvdoctor.causes.logged.machine import host_subclass
 from kvdoctor.causes.logged.opinion import Grade, Opinion, likely
 from kvdoctor.logview import LogView
@@ -117,6 +117,30 @@ def _more_cards(text: str) -> bool:
     return len(told) == 2 and told[0] > told[1]
 
 
+_AGAINST = re.compile(r"\b(?:against|versus|vs|over|compared (?:to|with)|relative to|than)\b")
+_WITHOUT = re.compile(r"\b(without|no|off|disabled?|not)\b")
+_DEVICE = re.compile(r"\b(on|the) cpus?\b|\bcpu (only|backend|inference)\b")
+"""Another device, and no work of the host."""
+
+
+def _costly(text: str) -> tuple[Bound, str | None] | None:
+    """Name what the slower side has; None where it is the one without it, or where it is on another device."""
+    slower = _AGAINST.split(text, maxsplit=1)[0]
+    known = feature_of(slower) or feature_of(text)
+    costs = (
+        any(cost and bound is known[0] and re.search(p, text) for p, bound, _, cost in FEATURES)
+        if known
+        else False
+    )
+    if (
+        known is None
+        or _DEVICE.search(text)
+        or (costs and (_WITHOUT.search(slower) or feature_of(slower) is None))
+    ):
+        return None
+    return known
+
+
 def times_slower(view: LogView) -> Opinion | None:
     """One thing makes a figure many times worse, and its nature names the class."""
     told = sorted(view.of(lm.TIMES_SLOWER), key=lambda s: -s.value)
@@ -127,7 +151,7 @@ def times_slower(view: LogView) -> Opinion | None:
         elif _more_cards(text):
             known = (Bound.NETWORK, "tensor_parallel")
         else:
-            known = feature_of(text)
+            known = _costly(text)
         if known is None or said.value < (
             WORSE if known[0] in (Bound.OFFLOAD, Bound.COMPUTE, Bound.NETWORK) else CHANGED
         ):

@@ -35,10 +35,9 @@ USUAL = 1024.0
 """Sequences that run at once at most where no limit is told: vLLM's largest default."""
 TWICE = 2.0
 """Clients over the batch's limit from which a request waits as long as it runs."""
-_CARDS = re.compile(
-    r"\b(?:tp|tensor parallel(?: size)?|pp|gpus?|cards?|nodes?) ?=? ?(\d{1,3})\b"
-    r"|\b(\d{1,3}) ?x? ?(?:nvidia |amd )?(?:gpus?|cards?|nodes?|[abhlv]\d{2,3}s?|rtx ?\d{4}|mi\d{3}x?)\b"
-)
+
+
+_CLIENTS = re.compile(r"concurren|clients|users|parallel|at once")
 
 
 def _points(view: LogView, quantity: Quantity) -> list[tuple[float, float]]:
@@ -129,29 +128,6 @@ def long_contexts(view: LogView) -> Opinion | None:
     return None
 
 
-def more_cards(view: LogView) -> Opinion | None:
-    """The same on more cards is slower: what they tell one another costs more than they compute."""
-    for quantity in (lm.DECODE_RATE, lm.GENERATION_RATE, lm.PREFILL_RATE, lm.SERVED, lm.ITL, lm.REQUEST_TIME):
-        rows = [
-            (float(found[1] or found[2]), s) for s in view.of(quantity) if (found := _CARDS.search(words(s)))
-        ]
-        for (few, a), (many, b) in itertools.combinations(sorted(rows, key=lambda row: row[0]), 2):
-            if (
-                _CARDS.sub("", words(a)) != _CARDS.sub("", words(b))
-                or few == many
-                or min(a.value, b.value) <= 0
-            ):
-                continue
-            slower = b.value / a.value if quantity in (lm.ITL, lm.REQUEST_TIME) else a.value / b.value
-            if slower >= WORSE:
-                why = f"On {count(many)} cards it runs {slower:.2g} times as slow as on {count(few)}."
-                evidence = (view.evidence(f"{quantity.meaning}: more cards against fewer", slower, "x",
-                                          threshold=WORSE, of=(quantity,)),)  # fmt: skip
-                do = "fewer cards in one tensor-parallel group, or cards with a direct link"
-                return likely(Bound.NETWORK, "tensor_parallel", why, Grade.INFERRED, evidence, do=do)
-    return None
-
-
 def before_the_first_step(view: LogView, objective: Objective) -> Opinion | None:
     """TTFT grows many times over while a token takes as long as before: requests wait before their first step."""
     told = [s for s in view.of(lm.TTFT) if not s.labels.get("length") and not HIT.search(words(s))]
@@ -183,15 +159,17 @@ def outrun(view: LogView, objective: Objective) -> Opinion | None:
     offered, served, ttft = view.last(lm.OFFERED), view.last(lm.SERVED), view.values(lm.TTFT)
     slow = bool(ttft) and max(ttft) >= objective.ttft_p95
     clients, allowed = view.last(lm.CONCURRENCY), view.last(lm.MAX_RUNNING) or (USUAL if slow else None)
+    loads = [float(s.labels.get("load", 0)) for s in view.of(lm.TTFT) if _CLIENTS.search(words(s)) and slow]
+    asked = max([clients or 0.0, *loads])
     if clients is None and offered and served and offered >= OUTRUN * served and slow:
         why = f"{offered:g} requests a second arrive, {served:g} are served: the queue grows as long as that lasts."
         evidence = (view.evidence("offered over served", offered / served, "x", threshold=OUTRUN,
                                   of=(lm.OFFERED, lm.SERVED)),)  # fmt: skip
         do = "add replicas, or shed load at the door"
         return likely(Bound.QUEUEING, "arrivals", why, Grade.INFERRED, evidence, do=do, metric=Metric.TTFT)
-    if clients and allowed and clients >= TWICE * allowed:
-        why = f"{count(clients)} requests at once, and {count(allowed)} may run: the others wait."
-        evidence = (view.evidence("requests at once over those that may run", clients / allowed, "x",
+    if asked and allowed and asked >= TWICE * allowed:
+        why = f"{count(asked)} requests at once, and {count(allowed)} may run: the others wait."
+        evidence = (view.evidence("requests at once over those that may run", asked / allowed, "x",
                                   threshold=TWICE, of=(lm.CONCURRENCY, lm.MAX_RUNNING)),)  # fmt: skip
         return likely(
             Bound.QUEUEING, "admission_limit", why, Grade.INFERRED, evidence, do=_ROOM, metric=Metric.TTFT
@@ -240,7 +218,6 @@ def check(view: LogView, objective: Objective) -> tuple[Opinion, ...]:
         hits_under_load(view),
         outrun(view, objective),
         before_the_first_step(view, objective),
-        more_cards(view),
         long_prompts(view, objective),
         one_long_prompt(view, objective),
         long_contexts(view),

@@ -44,11 +44,11 @@ def _slower(quantity: Quantity, a: Said, b: Said) -> float:
 
 def _format(said: Said) -> tuple[int, str] | None:
     """Return the bits that a name tells, and the name without them; None without any or with several."""
-    told = [(bits, found) for bits, pattern in _FORMATS if (found := pattern.search(words(said)))]
-    if len(told) != 1:
+    told = [(bits, pattern) for bits, pattern in _FORMATS if pattern.search(words(said))]
+    if len(told) != 1 or re.search(r"\bkv\b", words(said)):
         return None
-    bits, found = told[0]
-    return bits, (words(said)[: found.start()] + words(said)[found.end() :]).strip()
+    bits, pattern = told[0]
+    return bits, " ".join(pattern.sub(" ", words(said)).split())
 
 
 def fewer_bytes(view: LogView) -> Opinion | None:
@@ -127,7 +127,7 @@ def draft_costs(view: LogView) -> Opinion | None:
                 w for w in {*rest[0]} ^ {*rest[1]} if not _DRAFT.fullmatch(w) and not _PLAIN.fullmatch(w)
             ]
             ratio = _slower(quantity, a, b)
-            if ratio >= WORSE and not set(differ) - {"on", "with", "k", "1", "decoding"}:
+            if ratio >= WORSE and not set(differ) - {"on", "with", "k", "1", "decoding", "decode"}:
                 why = (
                     f"With speculation decode is {ratio:.2f} times slower: drafts cost more than they bring."
                 )
