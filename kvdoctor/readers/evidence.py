@@ -127,9 +127,12 @@ def _three(row: Mapping[str, object]) -> tuple[str, str, str]:
 def _row(number: int, row: Mapping[str, object]) -> Iterable[Stated]:
     kind, title, text, note = _texts(row, "kind", "name", "value", "note")
     title, text = _spelled(title), _spelled(text)
-    if _CURED.search(normal(title)) and not _WORSENED.search(normal(title)):
-        return
     base: Labels = (("row", str(number)), ("as", title[:120]), ("kind", kind))
+    whole: Labels = (base[0], ("as", f"{title}: {text}"[:160]), base[2])
+    factors = [Stated(quantity, one, whole) for quantity, one in relative(kind, normal(title), text, note)]
+    if _CURED.search(normal(title)) and not _WORSENED.search(normal(title)):
+        yield from (one for one in factors if one.quantity is lm.TIMES_SLOWER and one.value > 1)
+        return
     for name, value in parts(title, text, note):
         plain = normal(name)
         labels = (base[0], ("as", name[:120]), base[2], *_conditions(plain))
@@ -140,9 +143,8 @@ def _row(number: int, row: Mapping[str, object]) -> Iterable[Stated]:
     line = _QUEUED.search(f"{title}: {text}".lower())
     if line and int(line[2]):
         yield from (Stated(m.RUNNING, float(line[1]), base), Stated(m.WAITING, float(line[2]), base))
-    whole: Labels = (base[0], ("as", f"{title}: {text}"[:160]), base[2])
     yield from (Stated(quantity, one, whole) for quantity, one in statements(kind, normal(title), text))
-    yield from (Stated(quantity, one, whole) for quantity, one in relative(kind, normal(title), text, note))
+    yield from factors
 
 
 def _numbers(name: str, kind: str, value: str, labels: Labels) -> Iterable[Stated]:

@@ -20,6 +20,8 @@ _PERCENT = re.compile(
     r"(\d{1,5}(?:\.\d{1,4})?) ?(?:%|percent) (slower|worse|longer|lower|less|faster|better)\b"
 )
 _SIGNED = re.compile(r"^[~≈]?\s?(-|−|–|\+)\s?(\d{1,4}(?:\.\d{1,4})?) ?%")
+_FROM_TO = re.compile(r"\bfrom\b.{1,60}\bto\b|->|→")
+_WITH = re.compile(r"\b(when|after|with|once|instead of|under|using|while|enabl\w{0,6}|disabl\w{0,6})\b")
 _WORSE = ("slower", "worse", "longer")
 _TIME = re.compile(r"\b(ttft|itl|tpot|tbt|latency|time|duration|first token|per token)\b")
 _RATE = re.compile(
@@ -57,7 +59,21 @@ def _factor(name: str, value: str) -> float | None:
             slower = 1 / (1 - number) if rated and number < 1 else 1 + number
             return slower if how in _WORSE or rated else 1 / slower
         return 1 / (1 + number)
-    return _signed(name, value, rated=rated)
+    return _signed(name, value, rated=rated) or _turned(name, value, rated=rated)
+
+
+def _turned(name: str, value: str, *, rated: bool) -> float | None:
+    """`drops from 90 to 20 tok/s`, `0.8 s -> 3 s`, where the name says with what."""
+    told = figures(value)
+    if len(told) != 2 or not _FROM_TO.search(value[:200].lower()) or not _WITH.search(name):
+        return None
+    before, after = told[0].value, told[1].value
+    if told[0].kind != told[1].kind or min(before, after) <= 0:
+        return None
+    time = told[0].kind == "seconds" or bool(_TIME.search(name))
+    return (
+        after / before if time else before / after if rated or told[0].kind in ("tokens/s", "req/s") else None
+    )
 
 
 def _signed(name: str, value: str, *, rated: bool) -> float | None:

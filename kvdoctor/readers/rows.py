@@ -65,7 +65,8 @@ _NO = re.compile(
     r"|(disabled|unsupported|not (supported|available|enabled|active))( (for|on|by|in|with)\b|$))"
 )
 _ABSENT = re.compile(
-    r"^(none|no|not|never|nothing|nil|zero|absent|without|ruled out|false|off|disabled|n/?a|unknown|\?+)\b|^[-?]*$"
+    r"^(none|no|not|never|nothing|nil|zero|absent|without|ruled out|false|off|disabled|n/?a|unknown|\?+)\b"
+    r"(?! (enough|free|available|room|space))|^[-?]*$"
 )
 """Values that deny what a name says, or leave it open."""
 

@@ -192,8 +192,9 @@ PROFILED: tuple[Name, ...] = (
 """Times in rows of a profile."""
 LATE: tuple[Name, ...] = (
     _COLLECTIVE,
-    _name(lm.HOST_TIME, r"schedul\w* (time|overhead|latency|step)|tokeniz\w*|(image|video|audio|frame|multimodal) "
-          r"(pre ?process|decod)\w*|pre ?process\w*|bitmask|grammar (compil|mask)\w*", TIME,
+    _name(lm.HOST_TIME, r"event loop (lag|block\w*|stall\w*|delay)|time (to|for|in|spent (in|on)) (de)?(tokeniz|"
+          r"schedul|preprocess)\w*|schedul\w* (time|overhead|latency|step)|tokeniz\w*|"
+          r"(image|video|audio|frame|multimodal) (pre ?process|decod)\w*|pre ?process\w*|bitmask|grammar (compil|mask)\w*", TIME,
           r"\binit|start|load|download"),
     _name(lm.GPU_TIME, r"model forward|forward pass|^forward|kernel time|gpu time|model exec|graph replay", TIME),
 )  # fmt: skip

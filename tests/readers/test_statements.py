@@ -120,78 +120,8 @@ NAMED = [
      "process: CPU: 100%", "idle"),
     ("benchmark: TTFT p95: 0.3 s; benchmark: TPOT p95: 21 ms; benchmark: failed requests: 0; "
      "workload: concurrency: 32", "healthy"),
-    ("benchmark: throughput without CUDA graphs vs with: 2x slower", "host"),
-    ("benchmark: TTFT with JSON schema against without: 5x slower", "host"),
-    ("user: nvidia-smi shows GPU utilization drops to: 0-30%; workload: concurrent requests: 100; "
-     "process: one python process: 100% CPU", "host"),
-    ("benchmark: image requests, TTFT: 9 s; profile: image preprocessing on CPU: 7.5 s", "host"),
-    ("trace: tokenization of a 100k prompt: 1.9 s; benchmark: TTFT: 2.4 s", "host"),
-    ("benchmark: output tok/s with logprobs: 140; benchmark: output tok/s without logprobs: 900", "host"),
-    ("benchmark: time per step with xgrammar: 48 ms; benchmark: time per step without grammar: 12 ms", "host"),
-    ("metric: vllm:num_preemptions_total: 482; metric: kv_cache_usage_perc: 0.99", "capacity"),
-    ("log: KV cache usage: 99.8%; log: Waiting: 34 reqs; log: Running: 21 reqs", "capacity"),
-    ("statement: swap: KV blocks are swapped to CPU; log: Swapped: 12 reqs; log: GPU KV cache "
-     "usage: 99%", "capacity"),
-    ("metric: lmcache retrieve time: 1.8 s; metric: prefill of the same tokens: 0.7 s", "offload"),
-    ("benchmark: TTFT, no connector: 1.1 s; benchmark: TTFT, OffloadingConnector: 2.9 s", "offload"),
-    ("benchmark: TTFT on disk hit: 3.2 s; benchmark: TTFT on cold prefill: 1.5 s", "offload"),
-    ("log: KV load from SSD: 0.9 GB/s; metric: bytes a request: 6 GB; benchmark: TTFT: 7.1 s", "offload"),
-    ("nsys: memcpy D2H during decode: 38% of the step", "offload"),
-    ("benchmark: CPU offload throughput penalty: -35%", "offload"),
-    ("benchmark: hicache write-through decode overhead: 30% slower", "offload"),
-    ("metric: NIXL transfer p50: 900 ms; benchmark: TTFT p50: 1.3 s", "network"),
-    ("env: NCCL_P2P_DISABLE: 1; benchmark: TP2 decode: 18 tok/s; benchmark: single GPU decode: 31 "
-     "tok/s", "network"),
-    ("benchmark: decode TP=1: 48 tok/s; benchmark: decode TP=2: 31 tok/s; hardware: interconnect: "
-     "PCIe 3.0 x8", "network"),
-    ("benchmark: pipeline parallel over 1GbE, decode: 2 tok/s; benchmark: single node decode: 9 tok/s", "network"),
-    ("hardware: inter-node link: 10 Gb/s; benchmark: KV transfer rate: 1.1 GB/s; benchmark: TTFT: 9 s", "network"),
-    ("log: NCCL: NET/Socket; benchmark: TTFT: 6 s", "network"),
-    ("profile: all-reduce: 62% of decode time", "network"),
-    ("log: cached_tokens of every request: 0; workload: prompts: identical 8k system prompt", "hit_rate"),
-    ("user: chat template: inserts the current date and time at the front of every prompt; "
-     "benchmark: TTFT: 5 s", "hit_rate"),
-    ("metric: hit rate with round-robin over 8 replicas: 11%; metric: hit rate with cache-aware "
-     "routing: 84%", "hit_rate"),
-    ("config: prefix caching: disabled for this model; workload: shared prefix: 12000 tokens; "
-     "benchmark: TTFT: 4 s", "hit_rate"),
-    ("log: slot: forcing full prompt re-processing", "hit_rate"),
-    ("metric: expected reuse: 95%; metric: prefix cache hit rate: 0.2%", "hit_rate"),
-    ("benchmark: TTFT turn 1: 4 s; benchmark: TTFT turn 2: 4.2 s; workload: history: same prefix "
-     "plus 100 tokens", "hit_rate"),
-    ("benchmark: decode: 6 tok/s; hardware: DDR5 bandwidth: 80 GB/s; model: active weights per "
-     "token: 13 GB", "bandwidth"),
-    ("ncu: achieved DRAM bandwidth: 1.8 TB/s of 2.0 TB/s", "bandwidth"),
-    ("metric: effective bandwidth of decode: 710 GB/s; hardware: memory bandwidth: 936 GB/s", "bandwidth"),
-    ("benchmark: decode FP16: 30 tok/s; benchmark: decode AWQ 4-bit: 78 tok/s; workload: batch size: 1", "bandwidth"),
-    ("benchmark: TTFT for a 200k prompt: 92 s; workload: prompt length: 200000", "compute"),
-    ("benchmark: ITL without prefill traffic: 20 ms; benchmark: ITL with chunked prefill running: "
-     "140 ms", "compute"),
-    ("user: streaming of all users: pauses for 5 s whenever a new long prompt arrives", "compute"),
-    ("benchmark: spec decode acceptance length: 1.1; benchmark: tok/s with spec decode: 40; "
-     "benchmark: tok/s without: 55", "compute"),
-    ("benchmark: decode with FlashInfer: 90 tok/s; benchmark: decode with XFormers: 41 tok/s", "compute"),
-    ("benchmark: decode with fp8 KV cache: 20 tok/s; benchmark: decode with auto KV cache: 43 tok/s", "compute"),
-    ("benchmark: TTFT at concurrency 1: 0.3 s; benchmark: TTFT at concurrency 64: 19 s; flag: "
-     "max-num-seqs: 4", "queueing"),
-    ("metric: num_requests_waiting: 120; metric: num_requests_running: 32; flag: max_num_seqs: 32; "
-     "metric: kv_cache_usage: 0.4", "queueing"),
-    ("workload: arrival rate: 6 req/s; benchmark: completed requests per second: 3.9; benchmark: "
-     "mean TTFT: 70 s", "queueing"),
-    ("log: Running: 0 reqs; log: Waiting: 0 reqs; log: Avg prompt throughput: 0.0 tokens/s; log: "
-     "Avg generation throughput: 0.0 tokens/s", "idle"),
-    ("process: vllm serve CPU with no clients connected: 100%; nvml: GPU utilization: 0%", "idle"),
-    ("benchmark: TTFT: 120 ms; benchmark: TPOT: 9 ms; benchmark: successful requests: 1000 of 1000", "healthy"),
-    ("benchmark: ITL mean: 15 ms; benchmark: TTFT mean: 90 ms; metric: waiting: 0", "healthy"),
 ]  # fmt: skip
 MISLEADING = [
-    "benchmark: throughput without offload vs with offload: 2x slower",
-    "benchmark: decode on CPU vs GPU: 20x slower",
-    "benchmark: throughput without JSON schema vs with: 1.1x faster",
-    "benchmark: ITL with min_p / without: 61 ms / 18 ms",
-    "log: Avg generation throughput: 3.1 tokens/s; log: Running: 1 reqs; flag: --enforce-eager: "
-    "set; nvml: GPU utilization: 30%",
-    "benchmark: TTFT under burst of 500 requests: 60 s; benchmark: TTFT single: 0.2 s",
     "nsys: slowest kernel: dequantize_kv_cache_kernel",
     "profile: top kernel: fused_moe_kernel",
     "profile: bottleneck: none found",

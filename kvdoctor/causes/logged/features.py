@@ -8,8 +8,8 @@ from kvdoctor.model import Bound
 
 REMOTE = re.compile(r"redis|remote|mooncake|nixl|p2p|peer|s3\b|rdma|network|tcp|valkey")
 TIER = re.compile(
-    r"lmcache|offload|hicache|hierarchical cache|kvbm|\bl[23]\b|swap|\btier|\bssd|disk|nvme|host cache|kv connector|"
-    + REMOTE.pattern
+    r"lmcache|offload|hicache|hierarchical cache|kvbm|\bl[23]\b|swap|\btier|\bssd|disk|nvme|"
+    r"\bnfs\b|lustre|\bceph|object store|host cache|kv connector|" + REMOTE.pattern
 )
 FEATURES: tuple[tuple[str, Bound, str | None, bool], ...] = (
     (r"tokeniz", Bound.HOST, "tokenizer", True),
@@ -30,7 +30,8 @@ FEATURES: tuple[tuple[str, Bound, str | None, bool], ...] = (
     (r"cuda graph|eager", Bound.HOST, "launch_bound", False),
     (r"chunk|batched tokens|prefill", Bound.COMPUTE, "interference", False),
     (r"\bmtp\b|\bspec\b|speculat|draft|eagle", Bound.COMPUTE, "speculation", True),
-    (r"\b(backend|kernel)s?\b|flash ?infer|flash ?attn|flash ?attention|\bfa[23]\b|triton|marlin|cutlass|xformers|"
+    (r"\b(attention|attn|decode|prefill|moe|gemm|mla|sampling) backends?\b|\bkernels?\b|"
+     r"flash ?infer|flash ?attn|flash ?attention|\bfa[23]\b|triton|marlin|cutlass|xformers|"
      r"sdpa", Bound.COMPUTE, None, False),
 )  # fmt: skip
 """What runs may differ in, which bound it speaks for, and whether it does so only where it makes things worse."""

@@ -117,7 +117,7 @@ def _more_cards(text: str) -> bool:
     return len(told) == 2 and told[0] > told[1]
 
 
-_AGAINST = re.compile(r"\b(?:against|versus|vs|over|compared (?:to|with)|relative to|than)\b")
+_AGAINST = re.compile(r"\b(?:against|versus|vs|over|compared (?:to|with)|relative to|than|instead of)\b")
 _WITHOUT = re.compile(r"\b(without|no|off|disabled?|not)\b")
 _DEVICE = re.compile(r"\b(on|the) cpus?\b|\bcpu (only|backend|inference)\b")
 """Another device, and no work of the host."""

@@ -74,7 +74,7 @@ def long_prompts(view: LogView, objective: Objective) -> Opinion | None:
 
 
 _OTHERS: tuple[Quantity, ...] = (
-    m.WAITING, m.RUNNING, m.HITS_RATE_GAUGE, m.KV_CACHE_USAGE, lm.CONCURRENCY, lm.OFFERED, lm.SERVED, lm.QUEUED,
+    m.WAITING, m.RUNNING, m.HITS_RATE_GAUGE, m.KV_CACHE_USAGE, lm.OFFERED, lm.SERVED, lm.QUEUED,
     lm.REPEATED, lm.VOLATILE, lm.BATCH_CACHED, lm.SHARED_PREFIX, lm.EXTERNAL_HIT_RATE, lm.LOAD_TIME, lm.TRANSFER_TIME,
     lm.PREFILL_RATE, lm.TRANSFER_RATE, lm.HOST_TIME, lm.CPU_BUSY, lm.GPU_BUSY, lm.GPU_IDLE,
 )  # fmt: skip
@@ -88,7 +88,9 @@ def one_long_prompt(view: LogView, objective: Objective) -> Opinion | None:
         return None
     if not prompt or prompt < LONG_PROMPT or len(ttft) != 1 or ttft[0] < objective.ttft_p95:
         return None
-    if any(view.of(quantity) for quantity in _OTHERS) or max(view.values(lm.CARDS), default=1) > 1:
+    if any(view.of(q) for q in _OTHERS) or max([0, *view.values(lm.CONCURRENCY)]) > 1:
+        return None
+    if max(view.values(lm.CARDS), default=1) > 1:
         return None
     if not SLOWEST <= prompt / ttft[0] <= FASTEST:
         return None
