@@ -192,10 +192,10 @@ PROFILED: tuple[Name, ...] = (
 """Times in rows of a profile."""
 LATE: tuple[Name, ...] = (
     _COLLECTIVE,
-    _name(lm.HOST_TIME, r"event loop (lag|block\w*|stall\w*|delay)|time (to|for|in|spent (in|on)) (de)?(tokeniz|"
-          r"schedul|preprocess)\w*|schedul\w* (time|overhead|latency|step)|tokeniz\w*|"
-          r"(image|video|audio|frame|multimodal) (pre ?process|decod)\w*|pre ?process\w*|bitmask|grammar (compil|mask)\w*", TIME,
-          r"\binit|start|load|download"),
+    _name(lm.HOST_TIME, r"event loop (lag|block\w*|stall\w*|delay)|schedul\w* (time|overhead|latency|step)|tokeniz\w*|"
+          r"time (to|for|in|spent (in|on)) (de)?(tokeniz|schedul|preprocess)\w*|"
+          r"(image|video|audio|frame|multimodal) (pre ?process|decod)\w*|pre ?process\w*|bitmask|"
+          r"grammar (compil|mask)\w*", TIME, r"\binit|start|load|download"),
     _name(lm.GPU_TIME, r"model forward|forward pass|^forward|kernel time|gpu time|model exec|graph replay", TIME),
 )  # fmt: skip
 """The same, more narrowly, in any row whose name stands for nothing else."""
