@@ -32,7 +32,19 @@ _CURED = re.compile(
 )
 _WORSENED = re.compile(r"\b(?:hits?|reuse)\b.{0,60}\bafter (?:the |an? )?(?:upgrad|updat|switch)")
 """What hits after an upgrade is no cured state: a fall is told that way too."""
-_WITHOUT, _TOGETHER = re.compile(r"\bw/o\b"), re.compile(r"\bw/(?= |[A-Za-z])")
+_SPELLINGS = tuple(
+    (re.compile(pattern, re.IGNORECASE), word)
+    for pattern, word in (
+        (r"\bw/o\b", "without"),
+        (r"\bw/(?= |[a-z])", "with "),
+        (r"\btime[- ]to[- ]first[- ]token\b|\bfirst[- ]token (?:latency|delay|time)\b", "TTFT"),
+        (r"\btime[- ]per[- ]output[- ]token\b", "TPOT"),
+        (r"\binter[- ]token latency\b", "ITL"),
+        (r"\bt(?:hru|hrough|p)put\b|\btput\b", "throughput"),
+        (r"\bbacklog(?:ged)?\b", "queue"),
+        (r"\bprior to\b", "before"),
+    )
+)
 _QUEUED = re.compile(r"running: ?(\d{1,6}).{0,60}?\b(?:waiting|pending|queued): ?(\d{1,7})")
 """An engine's own line inside a value."""
 _AT_USAGE = re.compile(r"at (\d{1,3}(?:\.\d+)?) ?% kv")
@@ -121,7 +133,7 @@ def _changed(rows: Sequence[Mapping[str, object]]) -> Iterable[Stated]:
 
 def _three(row: Mapping[str, object]) -> tuple[str, str, str]:
     kind, name, value = _texts(row, "kind", "name", "value")
-    return kind, name, value
+    return kind, _spelled(name), _spelled(value)
 
 
 def _row(number: int, row: Mapping[str, object]) -> Iterable[Stated]:
@@ -187,8 +199,10 @@ def _conditions(name: str) -> Labels:
 
 
 def _spelled(text: str) -> str:
-    """`w/o`, `w/`: in words."""
-    return _TOGETHER.sub("with ", _WITHOUT.sub("without", text))
+    """Write one word for each of its spellings: `w/o` as without, `first-token latency` as TTFT."""
+    for pattern, word in _SPELLINGS:
+        text = pattern.sub(word, text)
+    return text
 
 
 def _summed(name: str) -> str:

@@ -109,7 +109,8 @@ _NO_HITS = re.compile(r"^(none|no hits?|never|zero|no|nothing)\b")
 
 def statements(kind: str, name: str, value: str) -> Iterable[tuple[Quantity, float]]:
     """Return what a row says in words: `name` in lower case with blanks between its words, `value` as written."""
-    words = normal(value[:MAX_WORDS])
+    name = re.sub(r"\breqs\b", "requests", name)
+    words = re.sub(r"\breqs\b", "requests", normal(value[:MAX_WORDS]))
     told = f"{name} {words}"[:MAX_WORDS]
     if kind == "maintainer" or kind == "user" or kind == "statement":
         told = "" if _GUESS.search(told) else told
