@@ -14,7 +14,7 @@ from kvdoctor.causes.common import (
 )
 from kvdoctor.ledger import IN_STEP, PREFILL, QUEUE, STEP_UNDER_WAY
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
-from kvdoctor.steps import PACES, prefill_share
+from kvdoctor.steps import PACES, mixed_share, prefill_share
 from kvdoctor.units import count, duration, percent
 
 MAIN = 0.4
@@ -71,12 +71,14 @@ def prefill(case: Case) -> Finding:
     return _prefill(Verdict.LIKELY, why, cost, evidence, (), _less_prefill(cost))
 
 
+_FEWER = "compute fewer prompt tokens: shorter prompts, or more hits (see hit_rate and capacity)"
+
+
 def _less_prefill(cost: float) -> tuple[Advice, ...]:
-    fewer = "compute fewer prompt tokens: shorter prompts, or more hits (see hit_rate and capacity)"
     in_proportion = f"0 to {duration(cost)} of TTFT, in proportion to the tokens left out"
     twice = f"{duration(cost / 2)} of TTFT with twice the FLOPs"
     return (
-        Advice(fewer, in_proportion, Basis.UPPER_BOUND, cost / 2),
+        Advice(_FEWER, in_proportion, Basis.UPPER_BOUND, cost / 2),
         Advice("give prefill more FLOPs: fp8, more cards", twice, Basis.UPPER_BOUND, cost / 2),
     )
 
@@ -122,22 +124,31 @@ def interference(case: Case) -> Finding:
                       of=(m.PREFILL,)),
         *_multimodal(case),
     )  # fmt: skip
-    if case.share(cost) < COST or tail.tail < TAIL_GAPS:
+    full = tail.tail < TAIL_GAPS and mixed_share(case.traffic) >= PACES
+    if case.share(cost) < COST or (tail.tail < TAIL_GAPS and not full):
         why = "Decode steps are even: no prefill to speak of runs inside them."
         return _interference(Verdict.RULED_OUT, why, evidence=evidence)
     if part < BESIDE * case.itl.seconds:
         why = f"Prefill inside decode steps takes {duration(part)} of {duration(case.itl.seconds)} mean ITL."
         return _interference(Verdict.POSSIBLE, why, cost, evidence)
     if explained is None or explained < WITNESS or not case.traffic.computed:
-        why = f"{tail.tail:.0f} long gaps, but too little prefill in the window to explain them."
+        what = "Steps are even and full of prompt tokens" if full else f"{tail.tail:.0f} long gaps"
+        why = f"{what}, but too little prefill in the window to explain them."
         verdict = Verdict.POSSIBLE if case.traffic.computed else Verdict.RULED_OUT
         return _interference(verdict, why, cost, evidence, (_UNEXPLAINED,))
     why = f"Prefill inside decode steps takes {duration(part)} of a mean ITL of {duration(case.itl.seconds)}."
     if unseen_loads(case):
-        return _interference(
-            Verdict.POSSIBLE, f"{why} It may be loading, not computing.", cost, evidence, (UNCOUNTED,)
-        )
-    return _interference(Verdict.LIKELY, why, cost, evidence, (), _separate(case, part, cost))
+        why += " It may be loading, not computing."
+        return _interference(Verdict.POSSIBLE, why, cost, evidence, (UNCOUNTED,))
+    if full:
+        why += " Every step is full of prompts, and smaller chunks would only make more steps."
+    advice = (_fewer(cost),) if full else _separate(case, part, cost)
+    return _interference(Verdict.LIKELY, why, cost, evidence, (), advice)
+
+
+def _fewer(cost: float) -> Advice:
+    share = f"0 to {duration(cost)} of a request, in proportion to the tokens left out"
+    return Advice(_FEWER, share, Basis.UPPER_BOUND, cost / 2)
 
 
 def _separate(case: Case, part: float, cost: float) -> tuple[Advice, ...]:

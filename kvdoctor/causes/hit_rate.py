@@ -121,11 +121,19 @@ def short_prefix(case: Case) -> Finding:
     return hit_finding(verdict, "short_prefix", why, case.prefill, evidence)
 
 
+def _avoidable(case: Case) -> float:
+    """Seconds of a request, at most, that full reuse would save: of its own prefill, of the steps that others'
+    prefill fills, and of the queue behind it."""
+    if case.ttft is None:
+        return 0.0
+    own, part = case.prefill, case.ttft.part(AVOIDABLE)
+    everywhere = case.prefill_cost * part / own if own > 0 else part
+    return everywhere + case.ttft.part(QUEUE) * queue_behind_prefill(case)
+
+
 def prefix_mismatch(case: Case) -> Finding:
     """Prompts may differ early on. Counters alone can never make this likely."""
-    rate, avoidable = case.traffic.hit_rate, case.ttft.part(AVOIDABLE) if case.ttft else 0.0
-    if case.ttft is not None and queue_behind_prefill(case):
-        avoidable += case.ttft.part(QUEUE) * queue_behind_prefill(case)
+    rate, avoidable = case.traffic.hit_rate, _avoidable(case)
     evidence = (
         case.evidence("prefix cache hit rate", rate, "ratio", threshold=LOW,
                       of=(m.PREFIX_HITS, m.PREFIX_QUERIES)),
@@ -139,7 +147,7 @@ def prefix_mismatch(case: Case) -> Finding:
         return hit_finding(Verdict.RULED_OUT, "prefix_mismatch", why, evidence=evidence)
     why = (
         f"{percent(rate)} of the prompt tokens hit. If the prompts share text, 0 to {duration(avoidable)} "
-        "of TTFT is avoidable; counters cannot tell."
+        "of a request is avoidable; counters cannot tell."
     )
     return hit_finding(Verdict.POSSIBLE, "prefix_mismatch", why, avoidable, evidence, gaps=(PROMPTS,))
 

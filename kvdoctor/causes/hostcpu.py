@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvdoctor.case import COST, Case
 from kvdoctor.hostview import HostView, Quota, Thread
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Verdict
+from kvdoctor.stackclass import Doing
 from kvdoctor.units import count, percent
 
 WAITS = 0.25
@@ -18,6 +19,8 @@ PACE = ("engine_core", "scheduler", "loop", "worker")
 """Roles whose threads every step waits for."""
 PACING_CPUS = 0.1
 """CPUs that a thread beside the main one must keep busy to set anybody's pace."""
+POLLS = 0.9
+"""Share of its stacks in waiting for another process, from which a thread's own wait for a CPU is no delay."""
 _SCHEDSTAT = "/proc/PID/task/*/schedstat"
 _STATUS = "/proc/PID/task/*/status"
 
@@ -81,7 +84,7 @@ def contended(case: Case) -> Finding | None:
     pace = [t for t in view.threads if _paces(t)] if view else []
     if view is None or not pace:
         return None
-    worst = max(pace, key=lost)
+    worst = max([t for t in pace if not _polls(view, t)] or pace, key=lost)
     share = max(0.0, lost(worst) - throttled_share(view))
     evidence = (
         Evidence("time that a pacing thread waits for a CPU", share, "ratio", WAITS, _SCHEDSTAT),
@@ -119,6 +122,13 @@ def _paces(thread: Thread) -> bool:
     """Whether steps wait for a thread: the main one of a pacing process, or a busy one. A helper that hardly runs
     may stand ready for long, and nobody waits for it."""
     return thread.role in PACE and (thread.name == "main" or thread.cpus >= PACING_CPUS)
+
+
+def _polls(view: HostView, thread: Thread) -> bool:
+    """Whether a main thread only asks again and again whether the next process is done: it is always ready to run,
+    and while that process works nobody waits for it."""
+    mixes = [mix for mix in view.mix(thread.role) if (mix.pid, mix.thread) == (thread.pid, thread.name)]
+    return any(mix.share(Doing.IPC, Doing.IDLE) >= POLLS for mix in mixes)
 
 
 def _room(share: float, cost: float, who: str) -> Advice:

@@ -157,7 +157,7 @@ def _findings(diagnosis: Diagnosis) -> Iterator[str]:
 def _advice(diagnosis: Diagnosis) -> Iterator[str]:
     pairs = outline.advice(diagnosis)
     if pairs:
-        yield "### What to change, by expected gain"
+        yield f"### {words.changes(diagnosis)}"
         yield ""
         rows = (
             (

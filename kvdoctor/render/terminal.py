@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from kvdoctor.model import Advice, Diagnosis, Finding, Ledger, Verdict
+from kvdoctor.model import Diagnosis, Finding, Ledger, Verdict
 from kvdoctor.render import facts, outline, words
 from kvdoctor.render.paper import Printable, bar, columns, heading, items, line
 from kvdoctor.render.text import clean, name
@@ -36,7 +36,7 @@ def live_header(
 
 def _blocks(diagnosis: Diagnosis, width: int) -> Iterator[RenderableType]:
     yield from _verdict(diagnosis)
-    yield from _advice(outline.advice(diagnosis))
+    yield from _advice(diagnosis)
     yield from _next(diagnosis)
     yield from _window(diagnosis)
     for ledger in outline.ledgers(diagnosis):
@@ -171,11 +171,11 @@ def _evidence(finding: Finding) -> Iterator[tuple[Text, Text]]:
         yield Text(words.value(item)), text
 
 
-def _advice(pairs: Iterable[tuple[Finding, Advice]]) -> Iterator[RenderableType]:
-    listed = list(pairs)
+def _advice(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+    listed = list(outline.advice(diagnosis))
     if not listed:
         return
-    yield heading("What to change, by expected gain")
+    yield heading(words.changes(diagnosis))
     rows = []
     for number, (finding, item) in enumerate(listed, 1):
         text = Text(clean(item.do), style="bold")

@@ -187,6 +187,13 @@ def because(finding: Finding) -> str:
     )
 
 
+def changes(diagnosis: Diagnosis) -> str:
+    """Head the list of advice: what is healthy need not be changed."""
+    if diagnosis.state is State.HEALTHY:
+        return "Nothing has to change; what would still gain"
+    return "What to change, by expected gain"
+
+
 def gain(item: Advice) -> str:
     """Say what a change would buy in a request and how that is known."""
     if item.gain_seconds is None:

@@ -10,9 +10,10 @@ from loads import case
 
 from kvdoctor.case import COST, Case
 from kvdoctor.causes import hostcpu
-from kvdoctor.hostview import HostView, Quota, Thread
+from kvdoctor.hostview import HostView, Quota, StackMix, Thread
 from kvdoctor.judge import judge
 from kvdoctor.model import Bound, Verdict
+from kvdoctor.stackclass import Doing
 
 STEADY = case()
 
@@ -59,6 +60,22 @@ def test_only_a_thread_that_steps_wait_for_sets_the_pace(name, cpus, verdict):
     found = hostcpu.contended(seen(view(threads=(thread(0.02), helper))))
     assert found is not None
     assert found.verdict is verdict
+
+
+@pytest.mark.parametrize(("polling", "share"), [(10, 0.3), (8, 0.95)])
+def test_a_thread_that_only_polls_for_another_delays_nobody_by_waiting(polling, share):
+    polls = StackMix(PID, "engine_core", "main", 10, ((Doing.IPC, polling), (Doing.SCHEDULER, 10 - polling)))
+    threads = (thread(0.95, cpus=0.05), thread(0.3, cpus=0.7, role="worker"))
+    found = hostcpu.contended(seen(view(threads=threads, stacks=(polls,))))
+    assert found is not None
+    assert found.evidence[0].value == pytest.approx(share)
+
+
+def test_where_all_only_poll_the_one_that_waits_most_is_looked_at():
+    polls = StackMix(PID, "engine_core", "main", 10, ((Doing.IPC, 10),))
+    found = hostcpu.contended(seen(view(threads=(thread(0.95, cpus=0.05),), stacks=(polls,))))
+    assert found is not None
+    assert found.evidence[0].value == pytest.approx(0.95)
 
 
 @pytest.mark.parametrize(
