@@ -43,6 +43,10 @@ _SPELLINGS = tuple(
         (r"\bt(?:hru|hrough|p)put\b|\btput\b", "throughput"),
         (r"\bbacklog(?:ged)?\b", "queue"),
         (r"\bprior to\b", "before"),
+        (r"\butil\b", "utilization"),
+        (r"\btransmissions?\b", "transfer"),
+        (r"\bmsecs?\b", "ms"),
+        (r"(?<=\d) per ?cent\b", "%"),
     )
 )
 _QUEUED = re.compile(r"running: ?(\d{1,6}).{0,60}?\b(?:waiting|pending|queued): ?(\d{1,7})")

@@ -30,6 +30,8 @@ _AT = re.compile(
 """`TTFT at rate=50 5.9 s`."""
 _PLAINLY = re.compile(r"[~<>≈]?\s?\d[\d.,]{0,12}[kKM]?\s?[A-Za-z]{1,10}/[A-Za-z]{1,10}")
 """A rate that stands alone beside figures that the value names."""
+_WORD = re.compile(r"[A-Za-z]{3}")
+_COUNT = re.compile(r"\s?[~<>≈]?\d[\d.,]{0,12}[kKM]?\s?[A-Za-z%]{0,10}\s?")
 _CUT = re.compile(r"; |, | / | -> | → | while | whereas | but | and ")
 _DIGIT = re.compile(r"\d")
 _WHOLE = re.compile(r" (?:out )?of (?:the |about |a |~)?(?=\d)")
@@ -56,6 +58,8 @@ def parts(name: str, value: str, note: str) -> list[tuple[str, str]]:
     """Split a row into figures with a whole name each; one pair where it is one figure."""
     name, value = (_AGAINST.sub(" / ", text) for text in (name, _united(name, value, note)))
     names, values = (re.split(r"\s+/\s+", text) for text in (name, value))
+    if len(names) == 1 and len(values) == 1:
+        names, values = _close(name, value)
     if len(values) > 1:
         values = [_united(name, one, note) for one in _same_unit(values)]
     if len(names) == len(values) and len(names) > 1:
@@ -68,6 +72,15 @@ def parts(name: str, value: str, note: str) -> list[tuple[str, str]]:
     if len(names) == 1 and len(sides) == len(values) > 1:
         return [(f"{name}, {side}", one) for side, one in zip(sides, values, strict=True)]
     return _labelled(name, value) or [(name, value)]
+
+
+def _close(name: str, value: str) -> tuple[list[str], list[str]]:
+    """`Running/Pending: 1/3`: sides without blanks between them, as many in the name as in the value."""
+    names, values = name.split("/"), value.split("/")
+    several = 1 < len(names) == len(values) <= MOST
+    if several and all(_WORD.search(one) for one in names) and all(_COUNT.fullmatch(one) for one in values):
+        return names, values
+    return [name], [value]
 
 
 def _counted(names: Sequence[str]) -> list[str]:

@@ -159,3 +159,27 @@ def test_another_wording_names_the_same(told, bound):
 @pytest.mark.parametrize("told", MISLEADING)
 def test_a_side_mixed_up_names_nothing(told):
     assert named(told) == "insufficient_evidence"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "benchmark: TTFT w/ LMCache: 3.1 s; benchmark: TTFT w/o LMCache: 1.2 s",
+        "benchmark: time-to-first-token with LMCache: 3100 msec; benchmark: first-token latency without LMCache: 1.2 s",
+        "benchmark: tput with LMCache: 300 tok/s; benchmark: throughput without LMCache: 900 tok/s",
+    ],
+)
+def test_one_word_in_several_spellings_is_read_alike(told):
+    assert named(told) == "offload"
+
+
+@pytest.mark.parametrize(
+    ("told", "bound"),
+    [
+        ("log: Running/Swapped/Pending: 8/0/40; flag: max-num-seqs: 8", "queueing"),
+        ("log: KV cache util/Waiting: 99%/31 reqs", "capacity"),
+        ("benchmark: tok/s: 120/690", "insufficient_evidence"),
+    ],
+)
+def test_sides_without_blanks_between_them_are_told_apart(told, bound):
+    assert named(told) == bound
