@@ -51,7 +51,7 @@ _OTHER_COUNTS = re.compile(
     r"\b(wait\w*|queue\w*|running|fail\w*|errors?|timed|preempt\w*|pending|unfinished|dropped|swapped|hits?|completed|"
     r"rejected|cache\w*|aborted|shared?|images?|rate)\b"
 )
-_NONE = re.compile(r"^(none|no|nothing|0|zero|never|idle)(?! \w)(?!\.\d)")
+_NONE = re.compile(r"^(none|no|nothing|0|zero|never|idle)\b(?! \w)(?!\.\d)")
 _HANGS = re.compile(
     r"\b(hangs?|hung|hanging|stuck|dead ?locks?|no response|unresponsive|never (returns?|answers?|ends?))\b"
 )

@@ -167,6 +167,11 @@ MISLEADING = [
     "log: weights loaded in: 90 s from CPU; benchmark: decode: 12 tok/s",
     "maintainer: reply: prefill is not blocked by decode",
     "statement: paper: decode requests stall behind prefill in general systems",
+    "workload: requests: none fail; process: CPU: 100%",
+    "user: requests: none get answered; process: CPU: 100%",
+    "profile: all-reduce: 12% of step",
+    "benchmark: TTFT with 4 GPUs vs 2: 10% slower",
+    "doc: policy: guaranteed_no_evict is the default; user: nothing waits: requests are blocked by a firewall",
 ]  # fmt: skip
 
 
