@@ -73,19 +73,26 @@ def halted(line: Timeline) -> Halt | None:
 def paused(line: Timeline) -> Halt | None:
     """Return the longest silence of the whole engine that ended in the window, if it is a good part of it.
 
-    No longer than prefills, or requests, took before the window: there it may be one more of them.
+    No longer than prefills, or requests, took before the window: there it may be one more of them. Where nothing is
+    known of before, no longer than the other silences, and without a prompt of unusual length at its end.
     """
     over = _silences(line, None)[:-1] if line.first >= 0 else []
     longest = max(over, key=lambda silence: silence.seconds, default=None)
-    if longest is None or longest.seconds < max(_least(line, before=True), PART * line.seconds):
+    if longest is None or longest.seconds < PART * line.seconds or not _pending(line, None, longest):
         return None
-    if not _pending(line, None, longest) or _long_prompt(line, longest):
+    growth = _prompt_growth(line, longest)
+    least = _least(line, before=True)
+    if math.isinf(least) and growth:  # nothing is known of before the window: the others in it tell
+        others = sorted(silence.seconds for silence in over)[:-1]
+        least = max(HALT_SECONDS, REFRESHED * line.engine.gauge_period, LONGEST * max(others, default=0.0))
+    if longest.seconds < least or growth >= LONG_PROMPTS:
         return None
     return Halt(longest.seconds, (), True, line.source.at[line.last] - longest.end)
 
 
-def _long_prompt(line: Timeline, silence: _Silence) -> bool:
-    """Say whether prompts counted after a silence are so much longer than those before that one may have filled it."""
+def _prompt_growth(line: Timeline, silence: _Silence) -> float:
+    """Mean length of the prompts counted after a silence over that of those before: a prefill of unusual length
+    may have filled it. 0 where either is not told."""
     begun = line.sample_series(m.TTFT, "count") or line.series(m.FINISHED)
     means = []
     for start, end in ((-math.inf, silence.start), (silence.start, math.inf)):
@@ -95,7 +102,7 @@ def _long_prompt(line: Timeline, silence: _Silence) -> bool:
         )
         number = requests[-1] - requests[0] if requests else 0.0
         means.append((tokens[-1] - tokens[0]) / number if tokens and number else 0.0)
-    return 0 < LONG_PROMPTS * means[0] <= means[1]
+    return means[1] / means[0] if means[0] else 0.0
 
 
 def _halt(line: Timeline, rank: str | None) -> tuple[float, bool] | None:

@@ -15,6 +15,9 @@ from kvdoctor.picked import Picked, zero
 from kvdoctor.quantity import Across, Kind, Quantity
 from kvdoctor.recording import Column, Source
 
+NONSENSE = 1e100
+"""Numbers from here on, infinite ones and those that are none are no readings: nothing that is counted comes near."""
+
 
 class Timeline:
     """One engine's signals between two readings of one source, both included.
@@ -94,7 +97,7 @@ class Timeline:
         points, since = [], self._picked.since
         for reading in self.readings if terms else ():
             told = (t.of(known(t.column, reading), reading, since) for t in terms)
-            values = [v for v in told if math.isfinite(v)]
+            values = [v for v in told if abs(v) < NONSENSE]
             if values:
                 points.append((self.source.at[reading], float(together(values))))
         return points

@@ -164,6 +164,25 @@ def test_a_silence_before_a_very_long_prompt_is_its_prefill():
     assert paused(case_of(page).timeline) is None
 
 
+def young(page):
+    """Let all counters start from nothing in the window."""
+    for column in page.columns:
+        if column.type != "gauge":
+            column.value[:] = type(column.value)("d", [v - column.value[0] for v in column.value])
+    return page
+
+
+def test_an_engine_without_a_past_is_held_against_its_other_silences():
+    found = paused(case_of(young(hold(endpoint(running=4, waiting=rising(8, 60)), 8, 24))).timeline)
+    assert found is not None
+    assert found.seconds == 16.0
+
+
+def test_silences_that_recur_in_an_engine_without_a_past_may_be_prefills():
+    page = hold(hold(endpoint(running=4, waiting=rising(8, 60, 61), seconds=60, readings=61), 8, 24), 30, 40)
+    assert paused(case_of(young(page)).timeline) is None
+
+
 @pytest.mark.parametrize(("start", "seconds"), [(17, 13.0), (19, None)], ids=["over 12 s", "under"])
 def test_gauges_of_the_last_ten_seconds_are_believed_once_they_were_read_anew(start, seconds):
     page = blank(model_name="m", engine="0")

@@ -10,6 +10,7 @@ from loads import WALL, Page, case, case_of, endpoint, process
 from modelconfigs import LLAMA_8B
 from spellings import old
 
+from kvdoctor import metrics as m
 from kvdoctor import overview as o
 from kvdoctor.hostview import HostView
 from kvdoctor.machine import machine
@@ -213,3 +214,10 @@ def test_the_service_has_a_point_under_its_ceiling():
 @pytest.mark.parametrize("numbers", [{}, {"machine": H100, "outputs": 1}], ids=["no machine", "no step"])
 def test_without_machine_or_steps_there_is_no_point(numbers):
     assert o.roofline_point(case(**numbers)) is None
+
+
+@pytest.mark.parametrize("value", [1e308, 1e100, float("inf"), float("nan")])
+def test_a_gauge_that_is_nonsense_is_no_reading(value):
+    seen = case_of(endpoint(running=[4.0] * 30 + [value], waiting=0))
+    assert dict(seen.timeline.series(m.RUNNING)).get(30.0) is None
+    assert "near 4" in str(o.closed_loop(seen))

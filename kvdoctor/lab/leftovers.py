@@ -79,5 +79,9 @@ def _without_cgroup(note: Path) -> bool:
         cgroup = Path(note.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return True
+    except (OSError, ValueError):  # not what a run writes: nothing is known of a cgroup
+        return True
+    if "\0" in str(cgroup):
+        return True
     is_ours = cgroup.name.startswith(PREFIX) and quota.ROOT in cgroup.parents and ".." not in cgroup.parts
     return not is_ours or not _is_own_folder(cgroup) or quota.leave_and_remove(cgroup)

@@ -112,6 +112,19 @@ def test_a_note_that_names_no_cgroup_of_a_run_removes_none(temporary, monkeypatc
     assert not left.exists()
 
 
+@pytest.mark.parametrize(
+    "note", [b"\xff\xfe", b"/sys/fs/cgroup/kvlab-\0", None], ids=["no text", "a zero", "a folder"]
+)
+def test_a_note_that_no_run_wrote_stops_no_sweep(temporary, note):
+    left = dead()
+    if note is None:
+        (left / leftovers.CGROUP).mkdir()
+    else:
+        (left / leftovers.CGROUP).write_bytes(note)
+    leftovers.sweep()
+    assert not left.exists()
+
+
 def test_a_cgroup_that_is_still_in_use_is_kept_with_its_note(temporary, monkeypatch):
     left, cgroup = dead(), temporary / "fs" / "kvlab-7"
     cgroup.mkdir(parents=True)
