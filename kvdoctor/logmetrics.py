@@ -114,7 +114,9 @@ REPEATED = _same("log_repeated", "", "1 where prompts are known to repeat")
 SLOWEST = _same("log_named_slowest", "", "1 where a report names what takes most of the time")
 NOTHING_ASKED = _same("log_nothing_asked", "", "1 where nothing is known to be asked of the engine")
 WEIGHTS_OUTSIDE = _same("log_weights_outside", "", "1 where weights lie outside the GPU's memory")
-PREFILL_BLOCKS = _same("log_prefill_blocks", "", "1 where tokens are known to stop while a prompt is computed")
+PREFILL_BLOCKS = _same(
+    "log_prefill_blocks", "", "1 where tokens are known to stop while a prompt is computed"
+)
 SERIAL_LOADS = _same("log_serial_loads", "", "1 where loads are known to follow one another")
 RESERVES = _same("log_reserves", "", "1 where room is known to be reserved for the longest answer")
 OTHERS_HELD = _same("log_others_held", "", "1 where requests are known to wait for others")
