@@ -15,6 +15,9 @@ FULL_STEP = 2 * RIDGE_TOKENS
 """Tokens of a usual step from which most are past the ridge, where only their mean is known: twice as many..."""
 BUDGET = 2048.0
 """...and where nothing tells how many requests are in prefill: the smallest default of a step's token budget."""
+FEW_TOKENS = 64
+"""Tokens a step below which, without a model, more sequences are taken to be nearly free: the smallest ridge of a
+card in the table is about 150 tokens (A100, bf16)."""
 PACES = 0.5
 """Share of the time in prefill from which the prefill itself is the pace: no chunking and no room helps."""
 HIDDEN = 0.5
@@ -35,6 +38,12 @@ def mixed_share(traffic: Traffic) -> float:
     if not counted and not _full(traffic, traffic.computed):
         return 0.0
     return traffic.computed / (traffic.computed + traffic.generated)
+
+
+def small_steps(traffic: Traffic) -> bool:
+    """Say whether steps hold so few tokens that no prompt in them sets the pace, however many are in prefill."""
+    mean = traffic.steps.mean if traffic.steps is not None else None
+    return mean is not None and mean < FEW_TOKENS
 
 
 def perhaps_full(traffic: Traffic) -> bool:

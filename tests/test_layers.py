@@ -99,8 +99,8 @@ MAY_IMPORT: dict[str, str] = {
     "service timeline traffic",
     "unmetered": "case causes engines hostread judge machine model recording service timeline",
     "described": "case engines hostread metrics overview service timeline",
-    "judged": "case causes engines hostread joined judge machine metrics model models recording segment service timeline "
-    "unmetered",
+    "judged": "case causes engines hostread joined judge machine metrics model models recording segment service "
+    "timeline unmetered",
     "diagnose": "around case confidence described hostnotes judge judged logdiagnose model overview recording service "
     "story told",
     "fleet": "diagnose model recording",

@@ -216,7 +216,7 @@ def test_without_machine_or_steps_there_is_no_point(numbers):
     assert o.roofline_point(case(**numbers)) is None
 
 
-@pytest.mark.parametrize("value", [1e308, 1e100, float("inf"), float("nan")])
+@pytest.mark.parametrize("value", [1e308, 1e100, float("nan")])
 def test_a_gauge_that_is_nonsense_is_no_reading(value):
     seen = case_of(endpoint(running=[4.0] * 30 + [value], waiting=0))
     assert dict(seen.timeline.series(m.RUNNING)).get(30.0) is None

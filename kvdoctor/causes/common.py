@@ -5,7 +5,7 @@ from __future__ import annotations
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
 from kvdoctor.model import Gap
-from kvdoctor.steps import PACES, prefill_share
+from kvdoctor.steps import PACES, prefill_share, small_steps
 
 NO_TRAFFIC = Gap(
     "traffic", "the window holds nothing to judge this by", "run again under the usual load, or for longer"
@@ -32,7 +32,7 @@ def queue_behind_prefill(case: Case) -> float:
     for blocks is not counted.
     """
     busy = prefill_share(case.traffic) or 0.0
-    if busy < PACES:
+    if busy < PACES or small_steps(case.traffic):
         return 0.0
     return busy * (1 - case.waits.blocks) if recomputing(case) else busy
 

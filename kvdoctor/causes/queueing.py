@@ -9,7 +9,7 @@ from kvdoctor.case import COST, Case
 from kvdoctor.causes.common import NO_TRAFFIC, NOT_EXPORTED
 from kvdoctor.ledger import KV_WAIT, QUEUE
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
-from kvdoctor.steps import PACES, prefill_share
+from kvdoctor.steps import FEW_TOKENS, PACES, prefill_share, small_steps
 from kvdoctor.units import count, duration, percent
 
 MAIN = 0.5
@@ -17,9 +17,6 @@ MAIN = 0.5
 NEARLY_FREE = 1.15
 """Step at 1.25 x the batch over the step now, below which a larger batch costs next to nothing (rule 9)."""
 LARGER = 1.25
-FEW_TOKENS = 64
-"""Tokens a step below which, without a model, more sequences are taken to be nearly free: the smallest ridge of a
-card in the table is about 150 tokens (A100, bf16)."""
 RISE = 1.2
 """Waiting in the last third over the first, from which arrivals outrun the service."""
 
@@ -36,7 +33,7 @@ def step_growth(case: Case) -> float | None:
 def nearly_free(case: Case) -> tuple[bool | None, str]:
     """Say whether a larger batch would cost next to nothing, and by what reasoning; None when unknown."""
     growth, busy = step_growth(case), prefill_share(case.traffic)
-    if busy is not None and busy >= PACES:
+    if busy is not None and busy >= PACES and not small_steps(case.traffic):
         return False, f"up to {percent(busy)} of the time already goes to prefill"
     if growth is not None:
         return growth < NEARLY_FREE, f"modelled step at 1.25 x the batch: {growth:.2f} x"
