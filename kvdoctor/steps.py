@@ -41,9 +41,11 @@ def mixed_share(traffic: Traffic) -> float:
 
 
 def small_steps(traffic: Traffic) -> bool:
-    """Say whether steps hold so few tokens that no prompt in them sets the pace, however many are in prefill."""
+    """Say whether prompts, and steps, hold so few tokens that no prompt sets the pace, however many are in prefill."""
     mean = traffic.steps.mean if traffic.steps is not None else None
-    return mean is not None and mean < FEW_TOKENS
+    if mean is None or not traffic.prompt_tokens or not traffic.first_tokens:
+        return False
+    return max(mean, traffic.prompt_tokens / traffic.first_tokens) < FEW_TOKENS
 
 
 def perhaps_full(traffic: Traffic) -> bool:

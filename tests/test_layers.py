@@ -93,7 +93,8 @@ MAY_IMPORT: dict[str, str] = {
     "judge": "case halt health metrics model steps",
     "confidence": "around case halt judge ledger model queue_wait service units",
     "story": "case halt judge ledger model units",
-    "logjudge": "causes judge logmetrics logview metrics model service story units",
+    "logstates": "logmetrics logview service",
+    "logjudge": "causes judge logmetrics logstates logview metrics model service story units",
     "overview": "case causes histogram metrics model quantity service units",
     "logdiagnose": "engines judge logjudge logmetrics logview metrics model overview quantity recording segment "
     "service timeline traffic",

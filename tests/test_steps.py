@@ -13,7 +13,15 @@ from kvdoctor.case import Case
 from kvdoctor.engines import sglang as engine
 from kvdoctor.engines import tgi as tgi_engine
 from kvdoctor.judged import judge_source
-from kvdoctor.steps import MOST_STEPS, RIDGE_TOKENS, mixed_share, prefill_share, prefilling
+from kvdoctor.steps import (
+    FEW_TOKENS,
+    MOST_STEPS,
+    RIDGE_TOKENS,
+    mixed_share,
+    prefill_share,
+    prefilling,
+    small_steps,
+)
 from kvdoctor.traffic import Traffic
 
 
@@ -137,3 +145,11 @@ def test_batches_one_after_the_other_share_the_time(step, share):
     """TGI: 240 batches of 0.1 s in prefill, 3,000 steps in decode."""
     found = judge_source(tgi(Served(prefill=0.1, gap=step)).source(), tgi_engine.ENGINE, {})
     assert prefill_share(found.case.traffic) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "step", "small"),
+    [(20, 8, True), (FEW_TOKENS, 8, False), (20, FEW_TOKENS, False), (500, 8, False)],
+)
+def test_steps_are_small_only_where_prompts_are(prompt, step, small):
+    assert small_steps(traffic(prompt=prompt, step_tokens=step)) is small

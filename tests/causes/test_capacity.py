@@ -146,7 +146,7 @@ PROMPTS = {
             {"step_buckets": None, "step_tokens": 8}, Verdict.LIKELY, Verdict.RULED_OUT, Verdict.RULED_OUT,
             id="steps of few tokens",
         ),
-        pytest.param({"preemptions": 30}, Verdict.LIKELY, Verdict.RULED_OUT, Verdict.RULED_OUT, id="preempted"),
+        pytest.param({"preemptions": 30}, Verdict.LIKELY, Verdict.RULED_OUT, Verdict.POSSIBLE, id="preempted"),
     ],
 )  # fmt: skip
 def test_a_pool_that_fills_up_behind_prefill_is_a_symptom(numbers, admission, prefill, mismatch):
