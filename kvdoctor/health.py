@@ -9,7 +9,7 @@ from kvdoctor.case import NOTICED, Case
 from kvdoctor.histogram import Histogram, interpolated
 from kvdoctor.ledger import KV_LOAD, QUEUE
 from kvdoctor.model import Bound, Finding, Metric, Verdict
-from kvdoctor.units import count
+from kvdoctor.units import count, duration
 
 WAITS = 0.05
 """Share of a request's seconds in waits and stalls, from which a service is not healthy (rule 3). Where requests
@@ -18,6 +18,9 @@ AVOIDABLE = 0.10
 """Share of a request's seconds in prefill that is known to be avoidable, likewise (rule 3)..."""
 AVOIDABLE_SECONDS = 0.05
 """...unless it is fewer seconds than this."""
+OUTSIDE = 0.5
+"""Share of a request's own clock that TTFT and ITL leave out, from which something is not told: steps overlap, and
+each of the two is a mean."""
 LATE = 0.05
 """Share of requests still without a first token after TTFT's objective, from which its p95 is missed."""
 TAIL = 3.0
@@ -70,6 +73,19 @@ def overdue(case: Case) -> float:
     return max(0.0, waited[-1] - (through[-1][1] - before[-1])) if waited and before else 0.0
 
 
+def outside(case: Case) -> float:
+    """Seconds of a mean request that lie in no latency, where TTFT is not exported but put together of what is.
+
+    0 where TTFT is told, and where less than half of the time by the requests' own clock is missing.
+    """
+    line = case.timeline
+    whole = line.histogram(m.E2E)
+    if line.has(m.TTFT) or whole is None or not whole.mean or case.traffic.lifetime:
+        return 0.0
+    missing = whole.mean - case.currency
+    return missing if missing >= OUTSIDE * whole.mean else 0.0
+
+
 def _waits(case: Case, metric: Metric) -> float:
     """Seconds of a mean request in waits and stalls, by the latency that they are part of."""
     if metric is Metric.ITL:
@@ -94,6 +110,11 @@ def unhealthy(case: Case, findings: tuple[Finding, ...]) -> tuple[str, ...]:
     waits = sum(_waits(case, metric) for metric in Metric)
     if case.share(waits) >= WAITS and (case.gaps or waits >= NOTICED):
         reasons.append(f"waits and stalls take {100 * case.share(waits):.0f}% of a request")
+    elsewhere = outside(case)
+    if elsewhere >= case.objective.ttft_p95:
+        reasons.append(
+            f"requests take {duration(elsewhere)} more by their own clock than TTFT and ITL as told"
+        )
     likely = [f for f in findings if avoidable(f) and f.verdict is Verdict.LIKELY]
     lost = sum(max(f.share_seconds, f.recoverable_seconds or 0.0) for f in likely)
     if case.share(lost) >= AVOIDABLE and lost >= AVOIDABLE_SECONDS:

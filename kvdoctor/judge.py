@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
 from kvdoctor.halt import HALT_SECONDS, Halt, halted, paused
-from kvdoctor.health import ailing, avoidable, misses, tail, unhealthy
+from kvdoctor.health import ailing, avoidable, misses, outside, tail, unhealthy
 from kvdoctor.model import Bound, Finding, Metric, State, Verdict
 from kvdoctor.steps import PACES, prefill_share
 
@@ -235,7 +235,7 @@ def _only_paced(case: Case, metric: Metric, named: Finding | State) -> bool:
 def _nameless(case: Case, metric: Metric, reasons: tuple[str, ...]) -> State:
     """The state of a metric for which no bound is named."""
     ratio = misses(case).get(metric)
-    if ratio is None:
+    if ratio is None or (metric is Metric.TTFT and outside(case) >= case.objective.ttft_p95):
         return State.INSUFFICIENT
     tailed = metric is Metric.ITL and tail(case.traffic.itl)
     return State.HEALTHY if ratio <= 1 and not tailed else State.INSUFFICIENT

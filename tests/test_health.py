@@ -6,7 +6,7 @@ import math
 
 import pytest
 from loads import case, endpoint
-from otherpages import Served, sglang, trt
+from otherpages import Served, sglang, tgi, trt
 from readings import judged
 
 from kvdoctor import health as h
@@ -139,3 +139,21 @@ def test_a_service_of_single_tokens_is_judged_by_ttft_alone(page):
 def test_a_service_of_single_tokens_that_is_late_has_its_cause():
     found = judged(endpoint(**{**SINGLE, "ttft_mean": 4.0, "prefill_mean": 3.9, "e2e_mean": 4.0}))
     assert (found.primary_name, found.subclass) == ("compute", "prefill")
+
+
+@pytest.mark.parametrize(
+    ("e2e", "state"),
+    [
+        pytest.param(1.1, State.HEALTHY, id="what the parts add up to"),
+        pytest.param(2.5, State.HEALTHY, id="more, but less than TTFT may take"),
+        pytest.param(4.5, State.INSUFFICIENT, id="seconds that no part holds"),
+    ],
+)
+def test_a_ttft_put_together_is_held_against_the_requests_own_clock(e2e, state):
+    found = judged(tgi(Served(e2e=e2e)))
+    assert found.state is state
+    assert ("by their own clock" in found.summary) is (state is State.INSUFFICIENT)
+
+
+def test_where_ttft_is_told_the_rest_of_a_request_is_not_held_against_it():
+    assert judged(endpoint(e2e_mean=9.0)).state is State.HEALTHY
