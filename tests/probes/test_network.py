@@ -204,8 +204,10 @@ def test_nothing_more_is_sent_when_a_second_or_the_bytes_are_used_up(seconds, pa
 
 def hear_of_a_killed_peer():
     """Start a peer here, kill it, and wait for its answer."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    before = set(children.read_text().split())
     with network_peer.peer("", 0) as (_, port), closing(stream.join("127.0.0.1", port, "")) as line:
-        (child,) = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        (child,) = set(children.read_text().split()) - before
         os.kill(int(child), signal.SIGKILL)
         os.waitid(os.P_PID, int(child), os.WEXITED | os.WNOWAIT)
         line.hear()
