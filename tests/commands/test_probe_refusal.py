@@ -148,4 +148,4 @@ def test_our_own_process_is_no_reason(tmp_path):
     )
     if tracer.split()[1] != "0":
         pytest.skip("these tests run under a debugger")
-    forbidden("hbm", str(tmp_path), frozenset({os.getpid()}), card=False)
+    assert forbidden("hbm", str(tmp_path), frozenset({os.getpid()}), card=False) is None

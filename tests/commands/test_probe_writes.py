@@ -85,4 +85,7 @@ def test_where_no_disk_is_told_the_service_s_own_writes_are(disk):
 
 
 def test_where_nobody_tells_nothing_is_refused_and_nobody_waits(tmp_path):
-    busy_disk(str(tmp_path), PIDS, str(tmp_path / "absent"), sleep=lambda seconds: pytest.fail("it waited"))
+    asked = busy_disk(
+        str(tmp_path), PIDS, str(tmp_path / "absent"), sleep=lambda seconds: pytest.fail("it waited")
+    )
+    assert asked is None
