@@ -48,7 +48,7 @@ def proc(tmp_path):
 def test_a_service_that_nobody_profiles_is_no_reason(proc):
     proc.add(80, "python", "--port", "70")
     proc.add(81, "dcgmi", "dmon", "-e", "203", parent=1)
-    proc.ask(card=True)
+    assert proc.ask(card=True) is None
 
 
 def test_a_thread_that_is_traced_is_named_with_its_tracer(proc):
@@ -90,7 +90,7 @@ def test_programs_that_profile_are_named(proc, pid, name, words, card, reason):
 )
 def test_what_profiles_others_is_none_of_a_probe_without_a_card(proc, name, words):
     proc.add(90, name, *words)
-    proc.ask(card=False)
+    assert proc.ask(card=False) is None
 
 
 def test_a_service_started_under_nsight_is_seen_by_its_environment(proc):
