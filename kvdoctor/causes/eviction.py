@@ -18,6 +18,9 @@ MIXED = 0.1
 believed to repeat: new prompts behind one common prefix all look alike."""
 HIT_WHOLLY, MISS_WHOLLY = 0.4, 0.6
 """Computed over prompt tokens, below and above which a request counts as hit or missed."""
+SAME_PROMPTS = 0.5
+"""Cached tokens of a request that hit over the mean prompt, below which those that hit are other, shorter prompts
+than those that miss: the same prompts, hit at one time and lost at another, save at least 1 - HIT_WHOLLY of it."""
 CLOSE = 0.5
 """Mean reuse gap over mean idle time at eviction, from which blocks are lost just before their next use."""
 
@@ -77,6 +80,20 @@ def hit_and_miss(case: Case) -> tuple[float, float] | None:
     return hit, miss
 
 
+def saved_by_a_hit(case: Case, mixed: tuple[float, float] | None) -> float | None:
+    """Cached tokens a request that hit, at most: partial hits of others are counted in. None when unknown."""
+    begun, hits = case.traffic.first_tokens, case.traffic.hits
+    return hits / (mixed[0] * begun) if mixed and mixed[0] and begun and hits is not None else None
+
+
+def _repeats(case: Case, mixed: tuple[float, float] | None) -> bool:
+    """Say whether prompts of the same kind hit wholly at some times and miss wholly at others."""
+    saved, prompt = saved_by_a_hit(case, mixed), case.traffic.prompt_per_request
+    if mixed is None or saved is None or not prompt:
+        return False
+    return min(mixed) >= MIXED and saved >= SAME_PROMPTS * prompt
+
+
 def _evidence(case: Case, kept: float | None, mixed: tuple[float, float] | None) -> tuple[Evidence, ...]:
     of = (m.CACHE_CONFIG, m.PROMPT_COMPUTED, m.GENERATED, m.KV_CACHE_USAGE)
     evicted = case.timeline.delta(m.EVICTED)
@@ -91,6 +108,9 @@ def _evidence(case: Case, kept: float | None, mixed: tuple[float, float] | None)
                       threshold=MIXED, of=(m.REQUEST_COMPUTED,)),
         case.evidence("requests that miss almost wholly", mixed[1] if mixed else None, "ratio",
                       threshold=MIXED, of=(m.REQUEST_COMPUTED,)),
+        case.evidence("cached tokens of a request that hit", saved_by_a_hit(case, mixed), "tokens",
+                      threshold=SAME_PROMPTS * (case.traffic.prompt_per_request or 0),
+                      of=(m.PREFIX_HITS, m.REQUEST_COMPUTED)),
     )  # fmt: skip
     return rows if evicted is None else (counted, *rows)
 
@@ -154,8 +174,7 @@ def _judge(
             Basis.UPPER_BOUND,
         ),
     )
-    repeat = mixed is not None and mixed[0] >= MIXED and mixed[1] >= MIXED
-    if case.share(cost) >= COST and (repeat or _sampled(case)):
+    if case.share(cost) >= COST and (_repeats(case, mixed) or _sampled(case)):
         why = (
             f"Prompts repeat, some hit wholly and others not at all, and the pool turns over: "
             f"an unreferenced block stays only {duration(kept)}."

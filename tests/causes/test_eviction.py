@@ -33,6 +33,18 @@ def test_prompts_that_hit_wholly_or_not_at_all_over_a_pool_that_turns_over_are_e
 
 
 @pytest.mark.parametrize(
+    ("hits", "verdict"),
+    [
+        # Those 70 that hit would have saved at least half of a prompt of 500 tokens.
+        pytest.param(70 * 250, Verdict.LIKELY, id="as long as those that miss"),
+        pytest.param(70 * 249, Verdict.POSSIBLE, id="short prompts that hit beside long ones that are new"),
+    ],
+)
+def test_look_alike_short_prompts_that_always_hit_beside_long_ones_that_are_new(hits, verdict):
+    assert of(**{**TURNING, "hits": hits}).verdict is verdict
+
+
+@pytest.mark.parametrize(
     ("past", "verdict"),
     [
         pytest.param(26_000, Verdict.RULED_OUT, id="all tokens ever computed just fit"),
