@@ -125,7 +125,8 @@ def test_prompts_that_mostly_hit_are_not_robbed(hits, verdict):
 )
 def test_prompts_repeat_when_some_hit_wholly_and_some_not_at_all(hit, miss, verdict):
     assert eviction.MIXED == 0.1
-    assert of(**{**TURNING, "computed_buckets": {200.0: hit, 500.0: miss}}).verdict is verdict
+    numbers = {**TURNING, "hits": 60_000, "computed_buckets": {200.0: hit, 500.0: miss}}
+    assert of(**numbers).verdict is verdict
 
 
 @pytest.mark.parametrize(
