@@ -97,6 +97,9 @@ def _quiet(case: Case, judgement: Judgement) -> tuple[Confidence, tuple[str, ...
 
 def _halted(halt: Halt) -> tuple[Confidence, tuple[str, ...]]:
     """Gauges that stand still as well agree with what began and did not end, and may yet be stale."""
+    if halt.times > 1:
+        total = duration(halt.seconds)
+        return Confidence.MEDIUM, (f"no token {halt.times} times, {total} in all, and some between",)
     if halt.ago:
         return Confidence.HIGH, (f"no token for {duration(halt.seconds)}, and then some again",)
     reason = f"no token in the last {duration(halt.seconds)}"

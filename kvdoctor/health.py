@@ -6,6 +6,7 @@ import math
 
 from kvdoctor import metrics as m
 from kvdoctor.case import NOTICED, Case
+from kvdoctor.freeze import frozen
 from kvdoctor.histogram import Histogram, interpolated
 from kvdoctor.ledger import KV_LOAD, QUEUE
 from kvdoctor.model import Bound, Finding, Metric, Verdict
@@ -60,17 +61,24 @@ def overdue(case: Case) -> float:
     """How many wait at the end for longer than TTFT may take: no histogram counts them yet.
 
     Of those who waited so long ago, at most as many as first tokens came since are through, in whatever order.
-    0 where preempted requests may be among them, where first tokens are told only when requests end, and by a
-    gauge that never changes, which may be stale.
+    0 where preempted requests may be among them, and by a gauge that never changes, which may be stale.
     """
     t, line = case.traffic, case.timeline
-    if t.lifetime or t.preemptions or t.at_finish or t.waiting is None or not t.waiting.changes:
+    if t.lifetime or t.preemptions or t.waiting is None or not t.waiting.changes:
         return 0.0
     then = line.source.at[line.last] - case.objective.ttft_p95
     waited = [value for at, value in line.series(m.WAITING) if at <= then]
+    if t.at_finish:
+        return max(0.0, min(waited[-1], t.waiting.last - _newcomers(case))) if waited else 0.0
     through = line.sample_series(m.TTFT, "count")
     before = [value for at, value in through if at <= then]
     return max(0.0, waited[-1] - (through[-1][1] - before[-1])) if waited and before else 0.0
+
+
+def _newcomers(case: Case) -> float:
+    """How many may have come within TTFT's objective, where first tokens are told only when requests end: twice as
+    many as usually end in it."""
+    return 2 * case.traffic.finished / case.traffic.seconds * case.objective.ttft_p95
 
 
 def outside(case: Case) -> float:
@@ -107,6 +115,9 @@ def unhealthy(case: Case, findings: tuple[Finding, ...]) -> tuple[str, ...]:
     late = overdue(case)
     if late > LATE * (case.traffic.first_tokens + late):
         reasons.append(f"{count(late)} requests have waited longer than the TTFT objective, and still wait")
+    still = 0.0 if case.traffic.lifetime else sum(each.seconds for each in frozen(case.timeline))
+    if still:
+        reasons.append(f"requests were pending and no token came for {duration(still)}")
     waits = sum(_waits(case, metric) for metric in Metric)
     if case.share(waits) >= WAITS and (case.gaps or waits >= NOTICED):
         reasons.append(f"waits and stalls take {100 * case.share(waits):.0f}% of a request")

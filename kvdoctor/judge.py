@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
-from kvdoctor.halt import HALT_SECONDS, Halt, halted, paused
+from kvdoctor.freeze import paused
+from kvdoctor.halt import Halt, halted
 from kvdoctor.health import ailing, avoidable, misses, outside, tail, unhealthy
 from kvdoctor.model import Bound, Finding, Metric, State, Verdict
+from kvdoctor.silence import HALT_SECONDS
 from kvdoctor.steps import PACES, prefill_share
 
 NAMED = 0.15
@@ -20,6 +22,8 @@ THRASH = 0.25
 preempted come back before those that wait, who then wait for them too."""
 STALLED_SECONDS = HALT_SECONDS
 """Window without any token from which pending work counts as stalled."""
+HALTING = (Bound.OFFLOAD, Bound.NETWORK, Bound.HOST, Bound.DEVICE)
+"""Bounds that can hold up every step for seconds: loads, transfers, a lock, a CPU or a card that is taken away."""
 PACING = ("engine_core", "scheduler", "worker", "loop")
 """Roles of processes that every token waits for."""
 
@@ -174,6 +178,12 @@ def stopped(case: Case) -> Halt | None:
     return (halted(case.timeline) or paused(case.timeline)) if _quiet(case) is None else None
 
 
+def _explains_halts(findings: tuple[Finding, ...]) -> bool:
+    """Say whether something is seen for which an engine stands still for a while, and goes on: it is the answer."""
+    likely = [f for f in findings if f.verdict is Verdict.LIKELY]
+    return any(f.bound in HALTING or (f.bound, f.subclass) == (Bound.CAPACITY, "swap") for f in likely)
+
+
 def ended(case: Case) -> tuple[tuple[int, str], ...]:
     """(pid, role) of the engine's processes without which no token comes, and which died in the window."""
     return tuple(pair for pair in case.host.ended if pair[1] in PACING) if case.host else ()
@@ -191,7 +201,8 @@ def judge(case: Case, findings: tuple[Finding, ...], slow: str | None = None) ->
     if case.traffic.lifetime:
         whole = State.IDLE if quiet is State.IDLE and not case.traffic.finished else State.INSUFFICIENT
         return Judgement(whole, metric, None, dict.fromkeys(Metric, whole), (), _downgraded(findings))
-    if stopped(case) is not None or ended(case):
+    halt = stopped(case)
+    if (halt is not None and not (halt.ago and _explains_halts(findings))) or ended(case):
         quiet = State.STALLED
     if quiet is not None:
         return Judgement(quiet, metric, None, dict.fromkeys(Metric, quiet), (), findings)

@@ -100,13 +100,18 @@ def _dead(pairs: tuple[tuple[int, str], ...]) -> str:
     return f"Stalled: {who} ended while we watched; without it no token comes."
 
 
+_PENDING = "requests were pending and no token came."
+
+
 def _stalled(halt: Halt | None, window: str) -> str:
     """Say what stands still: all of the engine, or some of its ranks while the others go on."""
     if halt is None:
         return f"Stalled: requests are pending and no token came in {window}."
+    if halt.times > 1:
+        return f"Stalled {halt.times} times, for {duration(halt.seconds)} of {window} in all: " + _PENDING
     if halt.ago:
         ended = f"until {duration(halt.ago)} before the end"
-        return f"Stalled for {duration(halt.seconds)} of {window}, {ended}: requests were pending and no token came."
+        return f"Stalled for {duration(halt.seconds)} of {window}, {ended}: {_PENDING}"
     whose = f" on rank {', '.join(halt.ranks)} while the others go on" if halt.ranks else ""
     return f"Stalled: requests are pending and no token came in the last {duration(halt.seconds)}{whose}."
 

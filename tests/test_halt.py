@@ -9,7 +9,9 @@ from readings import blank, judged, line
 
 from kvdoctor.diagnose import diagnose
 from kvdoctor.engines import lmdeploy, trtllm
-from kvdoctor.halt import halted, paused
+from kvdoctor.engines.tgi import ENGINE
+from kvdoctor.freeze import paused
+from kvdoctor.halt import halted
 from kvdoctor.health import overdue
 from kvdoctor.model import Confidence, State
 
@@ -136,9 +138,12 @@ def test_an_engine_that_counts_ends_only_shows_life_by_its_blocks(served, second
             hold(endpoint(running=[4.0] * 9 + [0.0] * 22), 8, 24), State.HEALTHY, id="nobody was there"
         ),
         pytest.param(
-            hold(endpoint(running=4, seconds=90, readings=91), 8, 24),
-            State.HEALTHY,
-            id="a small part of the window",
+            hold(endpoint(running=4, seconds=120, readings=121), 8, 24),
+            State.INSUFFICIENT,
+            id="a small part of the window, and no health either",
+        ),
+        pytest.param(
+            hold(endpoint(running=4, seconds=106, readings=107), 8, 24), State.STALLED, id="15% of the window"
         ),
     ],
 )
@@ -152,6 +157,74 @@ def test_a_halt_that_ended_is_told_with_its_place():
         "Stalled for 16.0 s of 30.0 s, until 6.00 s before the end: requests were pending and no token came."
     )
     assert found.confidence is Confidence.HIGH
+
+
+def often(page, *times):
+    """Let counters stand still several times."""
+    for start, end in times:
+        hold(page, start, end)
+    return page
+
+
+FOUR_TIMES = ((2, 6), (9, 13), (16, 20), (23, 27))
+
+
+def test_short_halts_that_recur_are_counted_together():
+    found = judged(often(endpoint(running=4), *FOUR_TIMES))
+    assert found.summary == (
+        "Stalled 4 times, for 16.0 s of 30.0 s in all: requests were pending and no token came."
+    )
+    assert found.confidence is Confidence.MEDIUM
+
+
+@pytest.mark.parametrize(
+    ("page", "seconds"),
+    [
+        pytest.param(often(endpoint(running=4), (2, 6)), None, id="one of them alone"),
+        pytest.param(often(endpoint(running=4), (2, 4), (9, 11), (16, 18), (23, 25)), None, id="two seconds each"),
+        pytest.param(often(endpoint(running=4, prefill_mean=2.5), *FOUR_TIMES), None, id="prefills as long"),
+        pytest.param(often(endpoint(running=0), *FOUR_TIMES), None, id="nobody was there"),
+        pytest.param(endpoint(running=4, readings=9), None, id="readings four seconds apart"),
+    ],
+)  # fmt: skip
+def test_which_halts_recur(page, seconds):
+    found = paused(case_of(page).timeline)
+    assert (found.seconds if found else None) == seconds
+
+
+@pytest.mark.parametrize(("longer", "seconds"), [(1.9, 16.0), (2.1, None)])
+def test_where_only_ends_are_counted_prompts_twice_as_long_as_before_may_be_the_halts(longer, seconds):
+    page = often(tgi(Served(waiting=3)), *FOUR_TIMES)
+    for column in page.columns:
+        if column.name == "tgi_request_input_length_sum":
+            gained = [value - column.value[0] for value in column.value]
+            # 1,000 requests of 1,000 tokens before the window.
+            column.value[:] = type(column.value)("d", [1e6 + longer * each for each in gained])
+    found = paused(line(page, ENGINE))
+    assert (found.seconds if found else None) == seconds
+
+
+def prompts(page, extra):
+    """Let 60,000 prompt tokens more be counted at some readings."""
+    for column in page.columns:
+        if column.name == "vllm:prompt_tokens_total":
+            more = [60_000 * sum(i >= at for at in extra) for i in column.index]
+            column.value[:] = type(column.value)(
+                "d", [a + b for a, b in zip(column.value, more, strict=True)]
+            )
+    return page
+
+
+@pytest.mark.parametrize(
+    ("at", "seconds"),
+    [
+        pytest.param((6, 13, 20, 27), None, id="long prompts end the halts: they are prefills"),
+        pytest.param((7, 14, 21, 28), 16.0, id="long prompts at other times"),
+    ],
+)
+def test_halts_that_end_with_long_prompts_are_prefills(at, seconds):
+    found = paused(case_of(prompts(often(endpoint(running=4), *FOUR_TIMES), at)).timeline)
+    assert (found.seconds if found else None) == seconds
 
 
 def test_a_silence_before_a_very_long_prompt_is_its_prefill():

@@ -12,6 +12,7 @@ from kvdoctor.causes.common import (
     queue_behind_prefill,
     unseen_loads,
 )
+from kvdoctor.freeze import frozen
 from kvdoctor.ledger import IN_STEP, PREFILL, QUEUE, STEP_UNDER_WAY
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
 from kvdoctor.steps import PACES, mixed_share, prefill_share
@@ -23,6 +24,8 @@ BESIDE = 0.2
 """Share of the mean ITL, lost beside prefill, from which decode clearly suffers."""
 WITNESS = 0.5
 """Prefill seconds of all requests over the decode excess that they should explain, from which they do."""
+STILL = 0.5
+"""Seconds in which nobody got a token over those that decode lost, from which they are what it lost."""
 POOR_ACCEPT = 0.3
 """Accepted over drafted tokens below which a verify step of several tokens gains little."""
 
@@ -136,6 +139,10 @@ def interference(case: Case) -> Finding:
         why = f"{what}, but too little prefill in the window to explain them."
         verdict = Verdict.POSSIBLE if case.traffic.computed else Verdict.RULED_OUT
         return _interference(verdict, why, cost, evidence, (_UNEXPLAINED,))
+    still = sum(silence.seconds for silence in frozen(case.timeline))
+    if still >= STILL * _lost(case):
+        why = f"Long gaps are those of {duration(still)} in which no token came at all, from anybody."
+        return _interference(Verdict.POSSIBLE, why, cost, evidence, (_UNEXPLAINED,))
     why = f"Prefill inside decode steps takes {duration(part)} of a mean ITL of {duration(case.itl.seconds)}."
     if unseen_loads(case):
         why += " It may be loading, not computing."
@@ -167,11 +174,16 @@ def _separate(case: Case, part: float, cost: float) -> tuple[Advice, ...]:
 
 def _explained(case: Case) -> float | None:
     """Prefill seconds of all requests over the engine seconds that decode lost; None without either."""
-    t = case.traffic
-    if t.prefill is None or case.itl is None or not t.decode_batch:
-        return None
-    lost = case.itl.part(IN_STEP) * case.itl.count / max(1.0, t.decode_batch)
-    return t.prefill.total / lost if lost else None
+    lost = _lost(case)
+    return case.traffic.prefill.total / lost if case.traffic.prefill is not None and lost else None
+
+
+def _lost(case: Case) -> float:
+    """Seconds of the engine that its decode steps took beyond the usual."""
+    batch = case.traffic.decode_batch
+    return (
+        case.itl.part(IN_STEP) * case.itl.count / max(1.0, batch) if case.itl is not None and batch else 0.0
+    )
 
 
 def speculation(case: Case) -> Finding:
