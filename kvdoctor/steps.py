@@ -22,6 +22,9 @@ PACES = 0.5
 """Share of the time in prefill from which the prefill itself is the pace: no chunking and no room helps."""
 HIDDEN = 0.5
 """ITL's tail over what the prompts should take, below which the steady step itself is full of them."""
+CHUNK = 0.5
+"""Prompt tokens of a usual step over those of one prompt, or over RIDGE_TOKENS, below which nobody computes one: a
+step takes in all of a short prompt, and no chunk is set so small."""
 ASIDE = 0.1
 """Share of the running requests that a gauge and the gaps between tokens may differ by."""
 
@@ -107,3 +110,18 @@ def prefill_share(traffic: Traffic) -> float | None:
     """
     bounds = [bound for bound in (_beside(traffic), prefilling(traffic)) if bound is not None]
     return max(mixed_share(traffic), min(1.0, *bounds)) if bounds else None
+
+
+def computes_little(traffic: Traffic) -> bool:
+    """Say whether what the queue leaves of TTFT can't be prefill for the most part, which no clock of its own tells.
+
+    Somebody would be in prefill all the time, and the steps hold less than one of those prompts.
+    """
+    t, at_a_time = traffic, prefilling(traffic)
+    timed = t.prefill is not None and t.prefill.count
+    if timed or at_a_time is None or at_a_time < 1 or not t.computed or not t.first_tokens:
+        return False
+    if t.itl is None or not t.decode_batch:
+        return False
+    each = t.computed * t.decode_batch / t.itl.count
+    return each < CHUNK * min(RIDGE_TOKENS, t.computed / t.first_tokens)

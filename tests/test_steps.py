@@ -13,10 +13,12 @@ from kvdoctor.case import Case
 from kvdoctor.engines import sglang as engine
 from kvdoctor.engines import tgi as tgi_engine
 from kvdoctor.judged import judge_source
+from kvdoctor.model import Verdict
 from kvdoctor.steps import (
     FEW_TOKENS,
     MOST_STEPS,
     RIDGE_TOKENS,
+    computes_little,
     mixed_share,
     prefill_share,
     prefilling,
@@ -153,3 +155,31 @@ def test_batches_one_after_the_other_share_the_time(step, share):
 )
 def test_steps_are_small_only_where_prompts_are(prompt, step, small):
     assert small_steps(traffic(prompt=prompt, step_tokens=step)) is small
+
+
+@pytest.mark.parametrize(
+    ("numbers", "little"),
+    [
+        # 240 requests in 30 s that wait 0.5 s each: four in prefill at a time. 23,760 gaps of 10 ms are 2,970 steps
+        # of 8 sequences, so that 200 computed tokens of each prompt are 16 a step.
+        pytest.param({}, True, id="sixteen prompt tokens a step, and always four prompts"),
+        pytest.param({"ttft": 0.1}, False, id="somebody in prefill eight tenths of the time"),
+        pytest.param({"gap": 0.062, "outputs": 20}, True, id="99 tokens a step, of prompts of 200"),
+        pytest.param({"gap": 0.064, "outputs": 20}, False, id="102 tokens a step: half of a prompt"),
+    ],
+)
+def test_a_wait_is_no_prefill_where_the_steps_hold_less_than_a_prompt(numbers, little):
+    found = judged_case(with_queue(sglang(Served(**{"ttft": 0.5, "e2e": 2.0, **numbers})))).traffic
+    assert computes_little(found) is little
+
+
+def with_queue(page):
+    """Let the queue's clock be told, as SGLang does from 0.4.7 on: 5 ms each."""
+    page.histogram("sglang:queue_time_seconds", {0.01: 240}, 240 * 0.005)
+    return page
+
+
+def test_what_no_step_computes_is_not_said_to_be_prefill():
+    found = finding(judged(with_queue(sglang(Served(ttft=3.0, e2e=4.0)))).findings, "prefill")
+    assert found.verdict is Verdict.POSSIBLE
+    assert found.gaps[0].source == "front end"

@@ -15,7 +15,7 @@ from kvdoctor.causes.common import (
 from kvdoctor.freeze import frozen
 from kvdoctor.ledger import IN_STEP, PREFILL, QUEUE, STEP_UNDER_WAY
 from kvdoctor.model import Advice, Basis, Bound, Evidence, Finding, Gap, Metric, Verdict
-from kvdoctor.steps import PACES, mixed_share, prefill_share
+from kvdoctor.steps import PACES, computes_little, mixed_share, prefill_share
 from kvdoctor.units import count, duration, percent
 
 MAIN = 0.4
@@ -31,6 +31,11 @@ POOR_ACCEPT = 0.3
 
 _UNEXPLAINED = Gap(
     "itl tail", "long gaps without prefill to explain them", "look at stacks during a long gap"
+)
+_BEFORE_ENGINE = Gap(
+    "front end",
+    "time before the scheduler is not told from prefill",
+    "attach by pid to see the front end's stacks and CPU, or read the engine's stage latencies of requests",
 )
 
 
@@ -67,6 +72,9 @@ def prefill(case: Case) -> Finding:
         why = f"Prefill is {percent(share)} of TTFT, computing or loading: {UNCOUNTED.reason}."
         return _prefill(Verdict.POSSIBLE, why, cost, evidence, (UNCOUNTED,))
     what = "the computing of prompt tokens"
+    if computes_little(case.traffic):
+        why = f"What the queue leaves of TTFT is {duration(own)}, and the steps hold too few prompt tokens for that."
+        return _prefill(Verdict.POSSIBLE, why, cost, evidence, (_BEFORE_ENGINE,))
     items = case.multimodal
     if items:
         what += f", or of their {count(items)} images, sounds or videos, whose encoder is not told apart"
