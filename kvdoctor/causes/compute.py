@@ -57,8 +57,9 @@ def prefill(case: Case) -> Finding:
     behind = case.ttft.part(STEP_UNDER_WAY) * busy
     queued = case.ttft.part(QUEUE) * queue_behind_prefill(case)
     cost = own + behind + queued
+    needed = max(MAIN * case.ttft.seconds, COST * case.currency, NOTICED)
     evidence = (
-        case.evidence("prefill in TTFT", own, "seconds", threshold=MAIN * case.ttft.seconds, of=(m.PREFILL,)),
+        case.evidence("prefill in TTFT", own, "seconds", threshold=needed, of=(m.PREFILL,)),
         case.evidence("waiting for a step under way with prefill in it", behind, "seconds", of=(m.ITL,)),
         case.evidence("queue before steps full of prefill", queued, "seconds", of=(m.QUEUE, m.WAITING)),
         *_busy_with_prompts(case, busy),
@@ -66,7 +67,8 @@ def prefill(case: Case) -> Finding:
     share = case.of_ttft(cost)
     if share < MAIN or case.share(cost) < COST or cost < NOTICED:
         why = f"Prefill is {percent(share)} of TTFT, {duration(cost)}"
-        why += "." if share < MAIN else ", too little to matter."
+        small = f"under {duration(NOTICED)}" if cost < NOTICED else f"under {percent(COST)} of a request"
+        why += "." if share < MAIN else f", {small}: too little to matter."
         return _prefill(Verdict.RULED_OUT, why, evidence=evidence)
     if unseen_loads(case):
         why = f"Prefill is {percent(share)} of TTFT, computing or loading: {UNCOUNTED.reason}."
