@@ -106,13 +106,12 @@ def _first_token(answer: Answer) -> str:
     if first.floor is None or first.tokens <= 0:
         return ""
     rows = [
-        ("miss: whole prefill and a step", words.seconds(first.miss_seconds)),
+        (f"miss: {words.flops(first.flops)} of prefill", words.seconds(first.miss_seconds)),
+        ("the same, expected", words.seconds(first.expected_seconds)),
         (
             f"{words.hit_name(answer)}: {first.hit_tokens:,.0f} tokens computed",
             words.seconds(first.hit_seconds),
         ),
-        ("prefill alone, at least", words.seconds(first.floor.seconds)),
-        ("prefill alone, expected", words.seconds(first.expected_seconds)),
     ]
     out = table((f"{first.tokens:,.0f} tokens; queueing comes on top", "at least"), rows)
     if not answer.places:

@@ -110,8 +110,7 @@ def _first_token(answer: Answer) -> list[str]:
     out = [f"Time to first token, {first.tokens:,.0f} tokens (queueing comes on top)"]
     expected = f", {words.seconds(first.expected_seconds)} expected" if first.expected_seconds else ""
     out += wrapped(
-        f"miss: at least {words.seconds(first.miss_seconds)}; prefill of {words.flops(first.flops)} is at least "
-        f"{words.seconds(first.floor.seconds)}{expected}.",
+        f"miss, {words.flops(first.flops)} of prefill: at least {words.seconds(first.miss_seconds)}{expected}.",
         indent="  ",
     )
     out += wrapped(

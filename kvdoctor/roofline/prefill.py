@@ -97,16 +97,26 @@ def floor(
 ) -> PrefillFloor:
     """The least seconds to prefill `new` tokens of one sequence after `cached` ones.
 
-    max(FLOPs / (GPUs * peak * efficiency), (weights + KV written and read) / bandwidth). `bandwidth` in bytes/s
-    and `peak` in FLOP/s are of one GPU; `chunk` re-reads the weights once every so many tokens. With PP a single
-    prompt passes the stages in turn, so that only one stage's GPUs work at a time.
+    max(FLOPs / (GPUs * peak * efficiency), (weights + KV written and read) / bandwidth). Of the cached KV what one
+    token attends to is read: windows and sparse attention leave the rest. `bandwidth` in bytes/s and `peak` in
+    FLOP/s are of one GPU; `chunk` re-reads the weights once every so many tokens. With PP a single prompt passes
+    the stages in turn, so that only one stage's GPUs work at a time.
     """
     work = flops(shape, new=new, cached=cached)
     working = layout.gpus / layout.pp
     compute = work / (working * peak * efficiency)
     pieces = max(1.0, new / chunk) if chunk else 1.0
     read = weights.read_bytes(shape, tokens=new / pieces, layout=layout).estimate * pieces
-    past = kv.sequence_bytes(shape, tokens=cached, layout=layout, storage=storage) if cached else 0.0
-    written = kv.sequence_bytes(shape, tokens=cached + new, layout=layout, storage=storage)
-    moved = (read + max(0.0, written - past) + past) / bandwidth
+    before, after = (
+        kv.sequence_bytes(shape, tokens=tokens, layout=layout, storage=storage)
+        for tokens in (cached, cached + new)
+    )
+    past = _cached_bytes(shape, cached, layout, storage) if cached else 0.0
+    moved = (read + max(0.0, after - (before if cached else 0.0)) + past) / bandwidth
     return PrefillFloor(work, max(compute, moved), compute, moved)
+
+
+def _cached_bytes(shape: ModelShape, cached: float, layout: Layout, storage: KvStorage) -> float:
+    """Bytes of a cached prefix that the next pass reads on one rank at least: KV in reach, and all states."""
+    reached = kv.read_bytes(shape, context=cached, layout=layout, storage=storage)[0]
+    return reached + kv.state_bytes(shape, layout=layout, storage=storage)

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass, replace
 
 from kvdoctor.roofline import prefill
-from kvdoctor.roofline.hardware import HBM_READ_FRACTION, PREFILL_FRACTION
+from kvdoctor.roofline.hardware import DECODE_FRACTION, HBM_READ_FRACTION, PREFILL_FRACTION
 from kvdoctor.roofline.machine import Card
 from kvdoctor.roofline.prefill import PrefillFloor
 from kvdoctor.roofline.question import Question
-from kvdoctor.roofline.step import Load, Machine, decode_step
+from kvdoctor.roofline.step import Machine
 from kvdoctor.roofline.tiers import TIERS, FetchOrCompute, Tier, fetch_or_compute
 
 # What a peer copy reaches of NVLink's rate: 276 of 300 GB/s on NVLink 3.
@@ -19,20 +19,23 @@ _PEER_FRACTION = 0.92
 
 @dataclass(frozen=True, slots=True)
 class FirstToken:
-    """The prefill of one sequence of the context, and the floors on its TTFT; queueing comes on top."""
+    """The prefill of one sequence of the context, and the floors on its TTFT; queueing comes on top.
+
+    The last pass of a prefill yields the first token: no decode step comes on top.
+    """
 
     tokens: float
     flops: float
     floor: PrefillFloor | None
     """None where no bandwidth is known."""
     expected_seconds: float | None
-    """At the share of the peak that engines reach; None where no peak is known."""
+    """At the shares of the peak and of the bandwidth that engines reach; None where no peak is known."""
     miss_seconds: float | None
-    """Without a cached prefix: prefill and one decode step."""
+    """Without a cached prefix: the whole prefill."""
     hit_tokens: float
     """Tokens still computed on a hit: those of the last block."""
     hit_seconds: float | None
-    """Where all other blocks are in HBM."""
+    """Where all other blocks are in HBM: one pass that reads the weights and the cached KV."""
 
 
 def first_token(question: Question) -> FirstToken:
@@ -43,18 +46,12 @@ def first_token(question: Question) -> FirstToken:
     if machine is None:
         return FirstToken(tokens, work, None, None, None, fresh, None)
     floor = _floor(question, machine, tokens, 0.0)
-    expected = _floor(question, machine, tokens, 0.0, PREFILL_FRACTION).seconds if machine.peak else None
-    one = decode_step(question.shape, machine, Load(1.0, tokens), question.layout, question.storage)
-    hit = _floor(question, machine, fresh, tokens - fresh)
-    return FirstToken(
-        tokens,
-        work,
-        floor,
-        expected,
-        floor.seconds + one.seconds_floor,
-        fresh,
-        hit.seconds + one.seconds_floor,
+    reached = replace(
+        machine, bandwidth=machine.bandwidth * (1.0 if machine.is_of_steps else DECODE_FRACTION)
     )
+    expected = _floor(question, reached, tokens, 0.0, PREFILL_FRACTION).seconds if machine.peak else None
+    hit = _floor(question, machine, fresh, tokens - fresh)
+    return FirstToken(tokens, work, floor, expected, floor.seconds, fresh, hit.seconds)
 
 
 def _floor(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rooflines import question
 
 from kvdoctor.errors import KvdoctorError
+from kvdoctor.roofline import kv, weights
 from kvdoctor.roofline.answer import answer
 from kvdoctor.roofline.machine import card_of
 from kvdoctor.roofline.probefile import measured_in
@@ -107,7 +108,38 @@ def test_the_ttft_of_a_hit_is_far_below_that_of_a_miss() -> None:
     assert first.miss_seconds is not None
     assert first.floor is not None
     assert first.hit_tokens == 16
-    assert first.hit_seconds < first.floor.seconds / 10 < first.miss_seconds
+    assert first.hit_seconds < first.miss_seconds / 10
+
+
+def test_a_prefill_gives_the_first_token_without_a_decode_step_on_top() -> None:
+    found = answer(question("Llama-3.1-8B", "H100", context="4k"))
+    first = found.first_token
+    # One pass over 15.01e9 bytes of weights and 4,096 tokens of 131,072 B, at 3.35e12 B/s.
+    assert first.hit_seconds == pytest.approx((15.01e9 + 4096 * 131072) / 3.35e12, rel=1e-3)
+    assert first.hit_seconds == pytest.approx(found.decode.seconds_floor, rel=1e-4)
+    # 61.58e12 FLOPs at 989e12 FLOP/s.
+    assert first.miss_seconds == pytest.approx(61.58e12 / 989e12, rel=1e-3)
+    assert first.floor is not None
+    assert first.miss_seconds == first.floor.seconds
+
+
+def test_a_prompt_of_one_token_takes_the_same_as_a_miss_and_as_a_hit() -> None:
+    first = answer(question("Llama-3.1-8B", "H100", context="1")).first_token
+    assert first.hit_tokens == 1
+    assert first.hit_seconds == first.miss_seconds == pytest.approx(15.01e9 / 3.35e12, rel=1e-3)
+    # Reads too are expected at 85% of the data sheet.
+    assert first.expected_seconds == pytest.approx(15.01e9 / 3.35e12 / 0.85, rel=1e-3)
+
+
+def test_a_hit_of_sparse_attention_reads_its_top_tokens_and_not_all_that_is_stored() -> None:
+    found = answer(question("DeepSeek-V3.2", "H200", gpus=8, context="128k"))
+    shape, layout = found.question.shape, found.question.layout
+    stored = kv.sequence_bytes(shape, tokens=131072, layout=layout)
+    reached = kv.read_bytes(shape, context=131056, layout=layout)[0]
+    experts = weights.read_bytes(shape, tokens=16, layout=layout).estimate
+    written = stored - kv.sequence_bytes(shape, tokens=131056, layout=layout)
+    assert reached < stored / 4
+    assert found.first_token.hit_seconds == pytest.approx((experts + reached + written) / 4.8e12)
 
 
 def test_a_slow_network_loses_to_computing_again_and_host_memory_wins() -> None:
