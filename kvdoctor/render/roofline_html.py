@@ -8,6 +8,7 @@ from pathlib import Path
 from kvdoctor.render import roofline_figures as figures
 from kvdoctor.render import roofline_words as words
 from kvdoctor.render.roofline_markup import card, figure, paragraph, section, table
+from kvdoctor.render.roofline_widening import part_rows, why_not_more, widening_head, widening_title
 from kvdoctor.render.text import clean
 from kvdoctor.roofline.answer import Answer
 from kvdoctor.roofline.claim import Claim
@@ -159,7 +160,16 @@ def _what_ifs(report: Report) -> str:
     )
     head = ("change", "helps", "step", "ceiling tok/s", "sequences that fit", "gain", "")
     note = "Gain: tokens a second to expect at best of the sequences that fit, after over before."
-    return table(head, [now, *rows]) + paragraph(note, "soft small")
+    return table(head, [now, *rows]) + paragraph(note, "soft small") + _widening(report)
+
+
+def _widening(report: Report) -> str:
+    """Why twice the ranks gain what they gain."""
+    row = next((row for row in report.what_ifs if row.widening), None)
+    if row is None or row.widening is None:
+        return ""
+    rows = table(widening_head(row.widening), part_rows(row.widening))
+    return paragraph(widening_title(row) + ".") + rows + paragraph(why_not_more(row.widening))
 
 
 def _sweep(answer: Answer, sweep: Sweep) -> str:

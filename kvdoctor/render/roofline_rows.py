@@ -9,6 +9,7 @@ from kvdoctor.roofline.claim import Claim
 from kvdoctor.roofline.report import Sweep
 from kvdoctor.roofline.tiers import FetchOrCompute
 from kvdoctor.roofline.whatif import Side, WhatIf
+from kvdoctor.roofline.widening import Widening
 from kvdoctor.units import GB, precise
 
 Value: TypeAlias = "str | int | float | bool | list[Value] | dict[str, Value] | None"
@@ -52,6 +53,35 @@ def what_if(row: WhatIf) -> Value:
         "makes_it_fit": row.gain is not None and math.isinf(row.gain),
         "advised": row.advised,
         "note": row.note,
+        "widening": _widening(row.widening),
+    }
+
+
+def _widening(found: Widening | None) -> Value:
+    if found is None:
+        return None
+    parts: list[Value] = [
+        {
+            "name": part.name,
+            "before_bytes": precise(part.before_bytes),
+            "after_bytes": precise(part.after_bytes),
+            "undivided_bytes": precise(part.undivided_bytes),
+            "before_seconds": precise(part.before_seconds),
+            "after_seconds": precise(part.after_seconds),
+            "lost_seconds": precise(part.lost_seconds),
+        }
+        for part in found.parts
+    ]
+    return {
+        "ranks": list(found.ranks),
+        "batches": pair(found.batches),
+        "before_seconds": precise(found.before_seconds),
+        "after_seconds": precise(found.after_seconds),
+        "parts": parts,
+        "all_reduces": found.all_reduces,
+        "all_reduce_bytes": precise(found.message_bytes),
+        "link_bytes_per_s": precise(found.link),
+        "layer_seconds": precise(found.layer_seconds),
     }
 
 

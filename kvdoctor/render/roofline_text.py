@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from kvdoctor.render import roofline_words as words
 from kvdoctor.render.roofline_curves import text_curves
 from kvdoctor.render.roofline_plot import bar
+from kvdoctor.render.roofline_widening import part_rows, why_not_more, widening_head, widening_title
 from kvdoctor.render.text import clean
 from kvdoctor.roofline.answer import Answer
 from kvdoctor.roofline.claim import Claim
@@ -159,6 +160,16 @@ def _what_ifs(report: Report) -> list[str]:
     return out
 
 
+def _widening(report: Report) -> list[str]:
+    """Why twice the ranks gain what they gain."""
+    row = next((row for row in report.what_ifs if row.widening), None)
+    if row is None or row.widening is None:
+        return []
+    body = [("  " + name, *cells) for name, *cells in part_rows(row.widening)]
+    out = [*wrapped(widening_title(row)), *table(widening_head(row.widening), body)]
+    return [*out, *wrapped(why_not_more(row.widening), indent="  ")]
+
+
 def _side(side: Side) -> tuple[str, str, str]:
     """Step (bytes where there is no time), ceiling and room."""
     if side.step_seconds is None:
@@ -224,6 +235,7 @@ def render(report: Report) -> str:
         _step(answer),
         _first_token(answer),
         _what_ifs(report),
+        _widening(report),
         sweep_lines(report.sweep) if report.sweep else [],
         warnings if answer.warnings else [],
     ]

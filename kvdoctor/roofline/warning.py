@@ -6,6 +6,9 @@ from kvdoctor.roofline.notes import notes
 from kvdoctor.roofline.question import Question
 from kvdoctor.roofline.rates import Decode
 
+# GPUs of a usual host, whose link the messages are counted at; racks of Grace cards share NVLink further.
+_HOST_GPUS = 8
+_RACK_CARDS = ("GB200", "GB300")
 # Experts read with uniform routing against the most that can be read: say so where they differ by this much.
 _ROUTING_SPREAD = 0.02
 
@@ -54,6 +57,11 @@ def _layout(question: Question) -> list[str]:
         found.append(
             f"{question.replicas} replicas of {question.layout.gpus} GPUs: all figures are of one, with its own batch"
         )
+    if question.layout.tp > _HOST_GPUS and question.card.link is None and not _is_rack(question):
+        found.append(
+            f"TP {question.layout.tp} spans more than the {_HOST_GPUS} GPUs of a usual host: messages are counted at "
+            "the link within a host; between hosts they take longer (--link GB/S)"
+        )
     caches = [x.cache for x in question.shape.layers if x.cache and not x.cache.latent]
     for count in sorted({c.kv_heads for c in caches}):
         if width < count and count % width:
@@ -61,6 +69,11 @@ def _layout(question: Question) -> list[str]:
                 f"{count} KV heads do not divide over {width} ranks: engines refuse it; this is a mean"
             )
     return found
+
+
+def _is_rack(question: Question) -> bool:
+    """Whether the card's NVLink reaches beyond one host."""
+    return any(name in question.card.name for name in _RACK_CARDS)
 
 
 def _rates(question: Question, decode: Decode) -> list[str]:

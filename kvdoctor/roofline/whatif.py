@@ -10,6 +10,7 @@ from kvdoctor.roofline.fit import fit_of
 from kvdoctor.roofline.question import Question
 from kvdoctor.roofline.rates import Decode, decode_of
 from kvdoctor.roofline.tiers import fetched_bytes, transfer_seconds
+from kvdoctor.roofline.widening import Widening, widening_of
 from kvdoctor.units import duration, percent
 
 # A gain below this is within what rounding and kernels move.
@@ -47,6 +48,8 @@ class WhatIf:
     advised: bool
     """Whether it helps this service noticeably."""
     note: str
+    widening: Widening | None = None
+    """Of more ranks: the step part by part, so that a gain below theirs is explained."""
 
 
 def side_of(question: Question) -> Side:
@@ -94,7 +97,9 @@ def _row(change: Change, question: Question, before: Side) -> WhatIf | None:
     after = side_of(changed)
     gain = _gain(before.served, after.served)
     advised = change.kind != "load" and gain is not None and gain >= _NOTICEABLE
-    return WhatIf(change.name, change.kind, before, after, gain, advised, change.note)
+    wider = changed.layout.tp != question.layout.tp
+    parts = widening_of(question, changed, fit=(before.sequences, after.sequences)) if wider else None
+    return WhatIf(change.name, change.kind, before, after, gain, advised, change.note, parts)
 
 
 def _gain(before: float | None, after: float | None) -> float | None:
