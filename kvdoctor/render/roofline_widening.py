@@ -81,8 +81,8 @@ def _reason(part: PartChange, found: Widening) -> str:
     """Why one part takes more than half of what it did."""
     takes = duration(part.after_seconds)
     if part.name == "latency":
-        each = duration(found.layer_seconds)
-        return f"launches and the start of all-reduces take {takes} at any width ({each} a layer, as published runs show)"
+        each = f"{duration(found.layer_seconds)} a layer"
+        return f"launches and the start of all-reduces take {takes} at any width ({each}, as published runs show)"
     if part.name == "collectives":
         counts = f"{counted(found.all_reduces, 'all-reduce')} of {gb(found.message_bytes)}"
         messages = counts if found.all_reduces else "messages between ranks"
