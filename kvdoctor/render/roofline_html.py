@@ -26,16 +26,18 @@ def _cards(answer: Answer) -> str:
         return paragraph(words.headline(answer))
     each = "" if batch == 1 else f"{words.rate(decode.ceiling / batch)} a sequence; "
     low, high = decode.expected
+    doubt = ", if it all fitted" if answer.fit.misfits else ""
     return (
         '<div class="cards">'
         + card(
-            "Ceiling",
+            "Ceiling" + doubt,
             f"{words.rate(decode.ceiling)} tok/s",
             f"{each}step of {words.seconds(decode.seconds_floor)}",
         )
-        + card("Expected", f"{words.rate(low)} to {words.rate(high)} tok/s", decode.basis)
+        + card("Expected" + doubt, f"{words.rate(low)} to {words.rate(high)} tok/s", decode.basis)
         + card("Limit", words.LIMITS[decode.step.limit], words.limit_line(answer).partition(". ")[2])
         + "</div>"
+        + paragraph(words.fitting_line(answer))
     )
 
 
@@ -44,12 +46,15 @@ def _memory(answer: Answer) -> str:
     fit, pool = answer.fit, answer.fit.pool
     rows = [
         ("weights", gib(fit.weights), gb(fit.weights)),
-        (f"KV and state of {words.load_name(answer)}", gib(fit.live), gb(fit.live)),
+        (f"{words.kv_name(answer)} of {words.load_name(answer)}", gib(fit.live), gb(fit.live)),
     ]
     if answer.state_per_sequence:
         rows.append(("of that, recurrent state", gib(fit.state), gb(fit.state)))
     if fit.card and fit.usable:
-        rows += [("the card", gib(fit.card), gb(fit.card)), ("usable of it", gib(fit.usable), gb(fit.usable))]
+        rows += [
+            (words.memory_name(answer), gib(fit.card), gb(fit.card)),
+            ("usable of it", gib(fit.usable), gb(fit.usable)),
+        ]
     if pool:
         rows.append(
             (
@@ -67,7 +72,7 @@ def _memory(answer: Answer) -> str:
     )
     bar = figures.memory(answer)
     legend = (
-        f'<ul class="facts keys">{keys}<li>frame: the card; dashed: usable of it</li></ul>'
+        f'<ul class="facts keys">{keys}<li>frame: {words.memory_name(answer)}; dashed: usable of it</li></ul>'
         if fit.card
         else ""
     )
@@ -86,12 +91,12 @@ def _step(answer: Answer) -> str:
     for part, name in words.PARTS.items():
         size, time = sizes.get(part), step.seconds_by_part[part] if step else None
         if size or time:
-            what = words.flops(decode.flops) if part == "compute" else ""
+            what = f" of {words.flops(decode.flops)}" if part == "compute" else ""
             outside = " (expectation only)" if part in ("collectives", "latency") else ""
             rows.append(
                 (
-                    name + outside,
-                    gib(size) if size else what,
+                    name + what + outside,
+                    gib(size) if size else "",
                     gb(size) if size else "",
                     words.part_seconds(step, part),
                 )
@@ -107,14 +112,20 @@ def _first_token(answer: Answer) -> str:
     if first.floor is None or first.tokens <= 0:
         return ""
     rows = [
-        (f"miss: {words.flops(first.flops)} of prefill", words.seconds(first.miss_seconds)),
-        ("the same, expected", words.seconds(first.expected_seconds)),
+        (
+            f"miss: {words.flops(first.flops)} of prefill",
+            words.seconds(first.miss_seconds),
+            words.seconds(first.expected_seconds),
+        ),
         (
             f"{words.hit_name(answer)}: {first.hit_tokens:,.0f} tokens computed",
             words.seconds(first.hit_seconds),
+            "",
         ),
     ]
-    out = table((f"{first.tokens:,.0f} tokens; queueing comes on top", "at least"), rows)
+    out = table((f"{first.tokens:,.0f} tokens; queueing comes on top", "at least", "expected"), rows)
+    if first.expected_seconds is None:
+        out += paragraph(f"At least: {words.UNCOUNTED}.", "soft small")
     if not answer.places:
         return out
     tiers = [
@@ -159,8 +170,7 @@ def _what_ifs(report: Report) -> str:
         "",
     )
     head = ("change", "helps", "step", "ceiling tok/s", "sequences that fit", "gain", "")
-    note = "Gain: tokens a second to expect at best of the sequences that fit, after over before."
-    return table(head, [now, *rows]) + paragraph(note, "soft small") + _widening(report)
+    return table(head, [now, *rows]) + paragraph(words.GAIN, "soft small") + _widening(report)
 
 
 def _widening(report: Report) -> str:
@@ -229,7 +239,7 @@ def render(report: Report) -> str:
         else "",
         section("Memory of one rank", _memory(answer)),
         section("Time to first token", _first_token(answer)),
-        section("What would help this service most", _what_ifs(report)),
+        section(words.what_ifs_title(report), _what_ifs(report)),
         section(f"Over the {sweep.over}", _sweep(answer, sweep)) if sweep else "",
         section("Mind", f"<ul>{warnings}</ul>") if warnings else "",
     ]

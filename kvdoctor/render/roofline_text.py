@@ -43,10 +43,16 @@ def _memory(answer: Answer) -> list[str]:
     fit, question = answer.fit, answer.question
     rows = [
         ("weights", gib(fit.weights), gb(fit.weights)),
-        (f"KV and state, {words.load_name(answer)}", gib(fit.live), gb(fit.live)),
+        (f"{words.kv_name(answer)}, {words.load_name(answer)}", gib(fit.live), gb(fit.live)),
     ]
     if fit.card is not None and fit.usable is not None:
-        rows.append((f"usable ({question.utilization:.0%} of the card)", gib(fit.usable), gb(fit.usable)))
+        rows.append(
+            (
+                f"usable ({question.utilization:.0%} of {words.memory_name(answer)})",
+                gib(fit.usable),
+                gb(fit.usable),
+            )
+        )
     out = ["Memory of one rank", *table(("", "", ""), rows)]
     if fit.card:
         kv = fit.live - fit.state
@@ -54,7 +60,8 @@ def _memory(answer: Answer) -> list[str]:
             (("W", fit.weights), ("K", kv), ("S", fit.state)), max(fit.card, fit.weights + fit.live), width=70
         )
         out.append(f"  [{cells}]")
-        out.append("   W weights, K KV, S state, . rest of the card")
+        state = ", S state" if fit.state else ""
+        out.append(f"   W weights, K KV{state}, . rest of {words.memory_name(answer)}")
     per_token = f"KV grows by {gib(answer.kv_per_token)} ({count(answer.kv_per_token)} B) a token"
     state = f"; a state of {gib(answer.state_per_sequence)} a sequence" if answer.state_per_sequence else ""
     out += wrapped(f"{per_token}; {words.both(answer.kv_per_sequence)} a sequence{state}.", indent="  ")
@@ -109,7 +116,9 @@ def _first_token(answer: Answer) -> list[str]:
     if first.floor is None or first.tokens <= 0:
         return []
     out = [f"Time to first token, {first.tokens:,.0f} tokens (queueing comes on top)"]
-    expected = f", {words.seconds(first.expected_seconds)} expected" if first.expected_seconds else ""
+    expected = f", {words.seconds(first.expected_seconds)} expected"
+    if first.expected_seconds is None:
+        expected = f" {words.UNCOUNTED}"
     out += wrapped(
         f"miss, {words.flops(first.flops)} of prefill: at least {words.seconds(first.miss_seconds)}{expected}.",
         indent="  ",
@@ -133,7 +142,11 @@ def _first_token(answer: Answer) -> list[str]:
     ]
     out += ["", *wrapped(words.fetch_title(answer))]
     out += table(("  prefix in", "GB/s", "fetch", "from tokens", "even GB/s"), rows)
-    return [*out, "  + fetching wins; from that prefix length on; even: computing again is as fast"]
+    note = (
+        "+ fetching wins. It does from that prefix length on: a hit's pass reads the weights and computes a shorter "
+        "prefix in that time. Even: the rate at which both take as long."
+    )
+    return [*out, *wrapped(note, indent="  ")]
 
 
 def _what_ifs(report: Report) -> list[str]:
@@ -145,12 +158,10 @@ def _what_ifs(report: Report) -> list[str]:
     known = before.step_seconds is not None
     body = [("  now", *_side(before), "")]
     body += [(("+ " if r.advised else "  ") + r.change, *_side(r.after), words.gain(r)) for r in rows]
-    out = ["What would help this service most"]
+    out = [words.what_ifs_title(report)]
     out += table(("", "step", "ceiling tok/s" if known else "", "fit", "gain"), body)
-    out += wrapped(
-        "+ helps by 5% or more. Gain: tokens/s to expect at best of the sequences that fit, after over before.",
-        indent="  ",
-    )
+    if known:
+        out += wrapped(f"+ helps by 5% or more. {words.GAIN}", indent="  ")
     notes: dict[str, list[str]] = {}
     for row in rows:
         if row.note:

@@ -19,7 +19,8 @@ def widening_title(row: WhatIf) -> str:
         return ""
     now, then = found.batches
     fit = "" if now == then else f"; {now:g} sequences fit now, {then:g} then"
-    return f"{row.change} by its parts: a step of one card to expect at best, {words.gain(row)}{fit}"
+    share = "" if row.gain is None else f" (x {row.gain / 2:.2f} a card)"
+    return f"{row.change} by its parts: a step of one card to expect at best, {words.gain(row)}{share}{fit}"
 
 
 def widening_head(found: Widening) -> tuple[str, ...]:
@@ -73,7 +74,7 @@ def _start(found: Widening) -> str:
     now, then = found.batches
     if now != then:
         longer = f"{1 / faster:.2f} times as long"
-        return f"A step of {then:g} sequences in place of {now:g} takes {longer}; what does not halve"
+        return f"A step of {then:g} sequences in place of {now:g} takes {longer}"
     return f"A step is {faster:.2f} times as fast, not 2" if faster < _DOUBLED else "Of the rest"
 
 

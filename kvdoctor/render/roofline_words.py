@@ -8,6 +8,7 @@ from kvdoctor.render.text import clean
 from kvdoctor.roofline.answer import Answer
 from kvdoctor.roofline.claim import Claim, Verdict
 from kvdoctor.roofline.machine import Card
+from kvdoctor.roofline.report import Report
 from kvdoctor.roofline.step import Limit, Step
 from kvdoctor.roofline.tiers import FetchOrCompute
 from kvdoctor.roofline.whatif import WhatIf
@@ -32,6 +33,9 @@ PARTS: dict[Limit, str] = {
 }
 
 
+GAIN = "Gain: tokens/s to expect at best of the sequences that fit, after over before."
+# What a floor on TTFT leaves out where nothing gives a peak.
+UNCOUNTED = "for its reads; computing is not counted (--peak TFLOPS)"
 _ONLY = {"total": "over the whole batch only", "per sequence": "for a sequence only", "": ""}
 
 
@@ -71,14 +75,16 @@ def both(size: float) -> str:
 def title(answer: Answer) -> str:
     """Model and machine."""
     question = answer.question
-    return f"{clean(question.shape.name)} on {question.layout.gpus} x {_card(question.card)}"
+    return f"{clean(question.shape.name)}{_place(question.card, question.layout.gpus)}"
 
 
-def _card(card: Card) -> str:
-    """What a rank runs on: a card by its name, or the processors whose memory a probe measured."""
+def _place(card: Card, ranks: int) -> str:
+    """What the ranks run on: cards by their name, or the processors whose memory a probe measured."""
     if card.is_host_memory:
-        return "CPU"
-    return clean(card.name) or ("GPU" if card.bandwidth else "GPU of no name")
+        return " on a machine's CPUs" if ranks == 1 else f" on the CPUs of {ranks} machines"
+    if not card.name and not card.bandwidth:
+        return ", no card named" if ranks == 1 else f" on {ranks} GPUs, no card named"
+    return f" on {ranks} x {clean(card.name) or 'GPU of the bandwidth below'}"
 
 
 def hit_name(answer: Answer) -> str:
@@ -117,7 +123,7 @@ def machine_line(answer: Answer) -> str:
         return spread
     peak = f", {machine.peak / 1e12:,.0f} TFLOPS dense" if machine.peak else ""
     memory = f", {gib(question.card.memory)}" if question.card.memory else ""
-    what = "memory of this machine" if question.card.is_host_memory else "a GPU"
+    what = "the machine's memory" if question.card.is_host_memory else "a GPU"
     return f"{spread}; {what}: {rate_bytes(machine.bandwidth)} ({clean(question.card.basis)}){peak}{memory}"
 
 
@@ -131,6 +137,18 @@ def load_name(answer: Answer) -> str:
     load = answer.question.load
     noun = "sequence" if load.batch == 1 else "sequences"
     return f"{load.batch:g} {noun} of {count(load.context)} tokens"
+
+
+def kv_name(answer: Answer) -> str:
+    """What sequences keep: KV, recurrent state, or both."""
+    if not answer.state_per_sequence:
+        return "KV"
+    return "KV and state" if answer.kv_per_token else "state"
+
+
+def memory_name(answer: Answer) -> str:
+    """The memory that weights and KV share."""
+    return "the memory" if answer.question.card.is_host_memory else "the card"
 
 
 def load_line(answer: Answer) -> str:
@@ -147,8 +165,22 @@ def headline(answer: Answer) -> str:
         return "Rates are not known without a bandwidth."
     each = "" if batch == 1 else f", {rate(decode.ceiling / batch)} a sequence"
     low, high = decode.expected
+    start = "If it all fitted: ceiling" if answer.fit.misfits else "Ceiling"
+    text = (
+        f"{start} {rate(decode.ceiling)} tok/s{each} (step of {duration(decode.seconds_floor or 0)}); "
+        f"expect {rate(low)} to {rate(high)}."
+    )
+    return f"{text} {fitting_line(answer)}".rstrip()
+
+
+def fitting_line(answer: Answer) -> str:
+    """The rates of the sequences that run at once, where the batch does not fit; else nothing."""
+    fitting = answer.fitting
+    if fitting is None or fitting.ceiling is None or fitting.expected is None:
+        return ""
+    low, high = fitting.expected
     return (
-        f"Ceiling {rate(decode.ceiling)} tok/s{each} (step of {duration(decode.seconds_floor or 0)}); "
+        f"With the {answer.fit.sequences or 0:,} that fit at once: ceiling {rate(fitting.ceiling)} tok/s; "
         f"expect {rate(low)} to {rate(high)}."
     )
 
@@ -173,6 +205,12 @@ def limit_line(answer: Answer) -> str:
     return " ".join(found)
 
 
+def what_ifs_title(report: Report) -> str:
+    """Changes by what they help; without rates, by what they read."""
+    known = any(row.before.step_seconds is not None for row in report.what_ifs)
+    return "What would help this service most" if known else "What each change would read in a step"
+
+
 def gain(row: WhatIf) -> str:
     """How many times faster this service would be."""
     if row.gain is None:
@@ -186,7 +224,8 @@ def fetch_title(answer: Answer) -> str:
     size = gib(sizes.get(True, 0.0))
     if sizes.get(False, sizes.get(True)) != sizes.get(True):
         size += f" a rank ({gib(sizes[False])} where ranks share a link)"
-    return f"Fetch {size}, or compute it again in {seconds(answer.places[0].recompute_seconds)}"
+    again = seconds(answer.places[0].recompute_seconds)
+    return f"Fetch {size}, or compute it again, which adds {again} to the pass of a hit"
 
 
 def even_rate(place: FetchOrCompute) -> str:

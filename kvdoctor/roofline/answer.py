@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvdoctor.roofline import kv, weights
 from kvdoctor.roofline.fit import Fit, fit_of, sequence_bytes
@@ -29,6 +29,9 @@ class Answer:
     state_per_sequence: float
     fit: Fit
     decode: Decode
+    """Of the whole batch, whether or not it fits."""
+    fitting: Decode | None
+    """Of the sequences that fit at once; None where all do, none does, or no room is known."""
     ridges: Ridges | None
     """None where no bandwidth is known."""
     first_token: FirstToken
@@ -40,7 +43,7 @@ class Answer:
 def answer(question: Question) -> Answer:
     """Work out everything. Raises KvdoctorError for a question that makes no sense."""
     shape, layout, storage = question.shape, question.layout, question.storage
-    decode = decode_of(question)
+    decode, fit = decode_of(question), fit_of(question)
     return Answer(
         question,
         weights.parameters(shape),
@@ -48,13 +51,21 @@ def answer(question: Question) -> Answer:
         kv.growth_bytes(shape, layout=layout, storage=storage),
         sequence_bytes(question),
         kv.state_bytes(shape, layout=layout, storage=storage),
-        fit_of(question),
+        fit,
         decode,
+        _fitting(question, fit),
         _ridges(question),
         first_token(question),
         prefix_places(question),
         warnings_of(question, decode),
     )
+
+
+def _fitting(question: Question, fit: Fit) -> Decode | None:
+    """The step of as many sequences as fit, where that is not the batch."""
+    if fit.sequences is None or not 0 < fit.sequences < question.load.batch:
+        return None
+    return decode_of(replace(question, load=replace(question.load, batch=float(fit.sequences))))
 
 
 def _ridges(question: Question) -> Ridges | None:

@@ -62,8 +62,8 @@ def _weight_format(name: str) -> Callable[[Question], Question | None]:
 
 
 def _tp(question: Question) -> Question | None:
-    """Twice the ranks."""
-    return widened(question)
+    """Twice the ranks; none where the memory is a whole machine's, whose like has no known link to it."""
+    return None if question.card.is_host_memory else widened(question)
 
 
 def _dcp(question: Question) -> Question | None:

@@ -111,8 +111,13 @@ def fetch_or_compute(
     layout: Layout = Layout(),
     storage: KvStorage = KvStorage(),
     rate: float | None = None,
+    added: Callable[[float], float] | None = None,
 ) -> FetchOrCompute:
-    """Compare both ways to a prefix of `tokens` tokens. `rate` (bytes/s) replaces the tier's measured one."""
+    """Compare both ways to a prefix of `tokens` tokens. `rate` (bytes/s) replaces the tier's measured one.
+
+    `added` gives the seconds that computing so many tokens adds to the pass that yields the first token; without it
+    computing takes its FLOPs alone.
+    """
     bandwidth = rate or tier.measured
 
     def fetch(length: float) -> float:
@@ -120,6 +125,8 @@ def fetch_or_compute(
         return transfer_seconds(size, rate=bandwidth, start=tier.start_s)
 
     def compute(length: float) -> float:
+        if added is not None:
+            return added(length)
         return recompute_seconds(shape, tokens=length, layout=layout, peak=peak, efficiency=efficiency)
 
     size = fetched_bytes(shape, tokens=tokens, layout=layout, storage=storage, per_rank=tier.per_rank)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from kvdoctor.roofline import prefill
@@ -46,10 +47,7 @@ def first_token(question: Question) -> FirstToken:
     if machine is None:
         return FirstToken(tokens, work, None, None, None, fresh, None)
     floor = _floor(question, machine, tokens, 0.0)
-    reached = replace(
-        machine, bandwidth=machine.bandwidth * (1.0 if machine.is_of_steps else DECODE_FRACTION)
-    )
-    expected = _floor(question, reached, tokens, 0.0, PREFILL_FRACTION).seconds if machine.peak else None
+    expected = _expected(question, machine, tokens, 0.0) if machine.peak else None
     hit = _floor(question, machine, fresh, tokens - fresh)
     return FirstToken(tokens, work, floor, expected, floor.seconds, fresh, hit.seconds)
 
@@ -70,13 +68,34 @@ def _floor(
     )
 
 
+def _expected(question: Question, machine: Machine, new: float, cached: float) -> float:
+    """Seconds of a prefill at the shares of the peak and of the bandwidth that engines reach."""
+    share = 1.0 if machine.is_of_steps else DECODE_FRACTION
+    reached = replace(machine, bandwidth=machine.bandwidth * share)
+    return _floor(question, reached, new, cached, PREFILL_FRACTION).seconds
+
+
+def _added(question: Question, machine: Machine) -> Callable[[float], float]:
+    """What computing a prefix adds to the pass over one more block, which reads the weights in any case."""
+    block = float(question.storage.block_size)
+
+    def added(length: float) -> float:
+        whole = _expected(question, machine, length + block, 0.0)
+        return max(0.0, whole - _expected(question, machine, block, length))
+
+    return added
+
+
 def tiers_of(card: Card) -> tuple[Tier, ...]:
     """Where a prefix may lie seen from this card: its own memory, its peers, its host, the network, a disk."""
     found = []
     for tier in TIERS:
+        if card.is_host_memory and "PCIe" in tier.name:
+            continue
         if tier.name == "HBM" and card.bandwidth:
             rate = card.bandwidth * (1.0 if card.basis.startswith("measured") else HBM_READ_FRACTION)
-            tier = replace(tier, line_rate=card.bandwidth, measured=rate, note="")
+            name = "this memory" if card.is_host_memory else tier.name
+            tier = replace(tier, name=name, line_rate=card.bandwidth, measured=rate, note="")
         if tier.name.startswith("NVLink"):
             link = card.gpu.nvlink_bytes_per_s if card.gpu else None
             if not link:
@@ -110,6 +129,7 @@ def prefix_places(question: Question) -> tuple[FetchOrCompute, ...]:
             efficiency=PREFILL_FRACTION,
             layout=question.layout,
             storage=question.storage,
+            added=_added(question, machine),
         )
         for tier in tiers_of(question.card)
     )

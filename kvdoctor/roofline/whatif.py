@@ -80,7 +80,8 @@ def what_ifs(question: Question) -> tuple[WhatIf, ...]:
     """Every change that applies: remedies by what they gain, then what only changes the load."""
     before = side_of(question)
     rows = [row for change in changes_for(question) if (row := _row(change, question, before))]
-    rows += [row for row in (_offload_kv(question, before), _offload_weights(question, before)) if row]
+    if not question.card.is_host_memory:
+        rows += [row for row in (_offload_kv(question, before), _offload_weights(question, before)) if row]
     return tuple(sorted(rows, key=_rank))
 
 

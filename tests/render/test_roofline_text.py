@@ -49,10 +49,37 @@ def test_names_from_a_config_steer_no_terminal() -> None:
     assert "\x07" not in text
 
 
+def test_without_a_card_the_title_and_the_changes_promise_no_rate() -> None:
+    text = roofline_text.render(report(question(gpu=None), swept=False))
+    assert text.startswith("Llama-3.1-8B, no card named\n")
+    assert "What each change would read in a step" in text
+    assert "Gain:" not in text
+
+
 def test_without_a_card_there_is_no_rate() -> None:
     text = roofline_text.render(report(question(gpu=None), swept=False))
     assert "tok/s" not in text.partition("What would help")[0]
     assert "--gpu" in text
+
+
+def test_what_does_not_fit_has_no_rate_without_saying_so() -> None:
+    text = " ".join(roofline_text.render(report(question(batch=512.0, context="8k"), swept=False)).split())
+    assert "If it all fitted: ceiling 3,037 tok/s" in text
+    assert "With the 56 that fit at once: ceiling 2,497 tok/s" in text
+    none = roofline_text.render(report(question("Llama-2-70B"), swept=False))
+    assert "If it all fitted: ceiling" in none
+    assert "that fit at once" not in none
+    assert "If it all fitted" not in roofline_text.render(report(question(), swept=False))
+
+
+def test_a_model_without_recurrent_layers_has_no_state_in_its_rows() -> None:
+    plain = roofline_text.render(report(question(), swept=False))
+    hybrid = roofline_text.render(
+        report(question("Qwen3-Next-80B-A3B-Instruct", "H200", gpus=2), swept=False)
+    )
+    assert "state" not in plain
+    assert "KV and state, 1 sequence" in hybrid
+    assert "S state" in hybrid
 
 
 def test_a_curve_runs_from_corner_to_corner() -> None:

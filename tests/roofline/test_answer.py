@@ -152,6 +152,30 @@ def test_a_slow_network_loses_to_computing_again_and_host_memory_wins() -> None:
     assert host.tier.measured > host.break_even_bytes_per_s > slow.tier.measured
 
 
+def test_computing_a_prefix_again_costs_what_it_adds_to_the_pass_of_a_hit() -> None:
+    found = answer(question("Llama-3.1-8B", "H100", context="8k"))
+    # 132.2e12 FLOPs of 8,208 tokens at half of 989e12 FLOP/s, less the reads of a hit's pass at 85% of 3.35e12 B/s.
+    again = 132.2e12 / (0.5 * 989e12) - (15.01e9 + 8208 * 131072) / (0.85 * 3.35e12)
+    assert found.places[0].recompute_seconds == pytest.approx(again, rel=2e-3)
+
+
+def test_a_prefix_that_the_reads_of_the_weights_hide_is_never_worth_a_fetch() -> None:
+    short = answer(question("Llama-3.1-8B", "H100", context="64"))
+    assert {place.recompute_seconds for place in short.places} == {0.0}
+    # Half of the peak computes 163 tokens (0.5 * 989e12 / (2 * 6.98e9 * 3.35e12 * 0.85 / 15.01e9)) in that time.
+    assert all((place.break_even_tokens or 0) > 160 for place in short.places)
+
+
+def test_rates_of_a_batch_that_does_not_fit_stand_beside_those_of_what_fits() -> None:
+    found = answer(question("Llama-3.1-8B", "H100", batch=512.0, context="8k"))
+    alone = answer(question("Llama-3.1-8B", "H100", batch=56.0, context="8k"))
+    assert found.fit.sequences == 56
+    assert found.fitting is not None
+    assert found.fitting.ceiling == alone.decode.ceiling
+    assert alone.fitting is None
+    assert answer(question("Llama-2-70B", "H100")).fitting is None
+
+
 def test_without_a_peak_prefill_and_tiers_are_not_judged() -> None:
     found = answer(question(gpu=None, bandwidth="1000"))
     assert found.places == ()

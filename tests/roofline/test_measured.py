@@ -18,6 +18,7 @@ from kvdoctor.roofline.measured import Measured, from_text, of_result
 from kvdoctor.roofline.presets import preset
 from kvdoctor.roofline.probefile import measured_in, rates_in
 from kvdoctor.roofline.report import Report
+from kvdoctor.roofline.whatif import what_ifs
 
 LLAMA = preset("Llama-3.1-8B")
 STEP = serving.decode_bytes(LLAMA, batch=8, context=4096).total
@@ -90,10 +91,29 @@ def test_a_step_that_reads_do_not_bind_is_said() -> None:
 def test_memory_that_a_cpu_read_is_not_called_a_gpu(tmp_path: Path) -> None:
     found = answer(question_of(Asked("Llama-3.1-8B", measured=written(tmp_path, HBM))))
     text = " ".join(roofline_text.render(Report(found, ())).split())
-    assert text.startswith("Llama-3.1-8B on 1 x CPU ")
-    assert "memory of this machine: 25.0 GB/s (measured by probe hbm: a plain read, CPU" in text
+    assert text.startswith("Llama-3.1-8B on a machine's CPUs ")
+    assert "the machine's memory: 25.0 GB/s (measured by probe hbm: a plain read, CPU" in text
     assert "hit in memory, " in text
     assert "a GPU: " not in text
+
+
+def test_a_machines_own_memory_has_no_card_to_fetch_to_to_offload_from_or_to_double(tmp_path: Path) -> None:
+    asked = question_of(Asked("Llama-3.1-8B", measured=written(tmp_path, HBM), memory="64", peak=1.5))
+    names = {place.tier.name for place in answer(asked).places}
+    assert "this memory" in names
+    assert not any("PCIe" in name or "NVLink" in name or name == "HBM" for name in names)
+    changes = {row.change for row in what_ifs(asked)}
+    assert "KV fp8" in changes
+    assert not changes & {"TP x2", "offload idle KV", "offload weights"}
+    text = roofline_text.render(Report(answer(asked), what_ifs(asked)))
+    assert "usable (90% of the memory)" in text
+    assert "card" not in text
+
+
+def test_without_a_peak_the_floor_on_a_miss_is_said_to_leave_computing_out(tmp_path: Path) -> None:
+    asked = Asked("Llama-3.1-8B", measured=written(tmp_path, HBM))
+    text = " ".join(roofline_text.render(Report(answer(question_of(asked)), ())).split())
+    assert "for its reads; computing is not counted (--peak TFLOPS)" in text
 
 
 def test_memory_that_a_card_read_is_a_gpus(tmp_path: Path) -> None:
