@@ -118,7 +118,7 @@ def _check_is_one(seen: Look, pid: int, target: Target) -> None:
 
 
 def _only(seen: Look) -> Target:
-    """Return the only engine; without an engine, the only process that surely computes."""
+    """Return the only engine; without an engine, the only process that surely computes and shows that it serves."""
     from kvdoctor.target.describe import describe
     from kvdoctor.target.look import serves
 
@@ -128,7 +128,7 @@ def _only(seen: Look) -> Target:
     if engines:
         raise _ask([describe(seen.host, kin) for kin in engines])
     loops = seen.loops()
-    sure = [seen.loop(found) for found in loops if found.is_sure]
+    sure = [seen.loop(found) for found in loops if found.is_sure and found.serving]
     if len(sure) == 1:
         return sure[0]
     if sure:

@@ -37,6 +37,8 @@ def title_line(target: Target) -> str:
         words.append(f"up {duration(info.uptime_seconds)}")
     if not target.is_sure:
         words.append("perhaps")
+    if not target.is_serving:
+        words.append("no sign of serving")
     return clean("  ".join(words))
 
 

@@ -47,6 +47,8 @@ class Target:
     sign: str = ""
     """What speaks for it, where no fingerprint does."""
     is_sure: bool = True
+    is_serving: bool = True
+    """False for a process of no known engine that nothing shows to serve requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,9 @@ class Host:
     """Ours."""
 
 
-def describe(host: Host, kin: Kin, *, sign: str = "", is_sure: bool = True) -> Target:
+def describe(
+    host: Host, kin: Kin, *, sign: str = "", is_sure: bool = True, is_serving: bool = True
+) -> Target:
     """Describe one family. Whatever cannot be read is a gap with its cure."""
     proc, top = host.proc, head(host.proc, kin)
     members = tuple(_member(proc, kin, number) for number in range(len(kin.members)))
@@ -89,6 +93,7 @@ def describe(host: Host, kin: Kin, *, sign: str = "", is_sure: bool = True) -> T
         gaps=(*page.gaps, *model.gaps, *gaps, *unread_settings(kin.engine, top.options)),
         sign=sign,
         is_sure=is_sure,
+        is_serving=is_serving,
     )
 
 

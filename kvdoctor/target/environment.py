@@ -29,6 +29,7 @@ NAMES = frozenset(
         "HOME",
         "HOSTNAME",
         "HUGGINGFACE_HUB_CACHE",
+        "LOCAL_RANK",
         "MAX_BATCH_TOTAL_TOKENS",
         "MODEL_ID",
         "NUM_SHARD",
@@ -39,6 +40,7 @@ NAMES = frozenset(
         "PREFIX_CACHING",
         "PROMETHEUS_MULTIPROC_DIR",
         "VIRTUAL_ENV",
+        "WORLD_SIZE",
         "XDG_CACHE_HOME",
     )
 )

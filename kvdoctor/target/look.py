@@ -15,6 +15,7 @@ from kvdoctor.target.namespaces import in_container
 from kvdoctor.target.patience import Patience
 from kvdoctor.target.process import Proc
 from kvdoctor.target.scan import Scan, scan
+from kvdoctor.target.sign import NOT_SERVING
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +36,16 @@ class Look:
         return loops(self.host.proc, self.scan, self.host.devices, self.host.patience, taken=taken)
 
     def all(self) -> tuple[Target, ...]:
-        """Describe everything that was found."""
+        """Describe everything that was found: engines, then what shows that it serves, then the rest."""
         known = tuple(describe(self.host, kin) for kin in self.engines())
-        return (*known, *(self.loop(found) for found in self.loops()))
+        others = sorted(self.loops(), key=lambda found: (not found.serving, not found.is_sure, found.pid))
+        return (*known, *(self.loop(found) for found in others))
 
     def loop(self, found: Loop) -> Target:
         """Describe a process that is no known engine."""
         kin = alone(self.scan, found.pid, "torch")
-        return describe(self.host, kin, sign=found.sign, is_sure=found.is_sure)
+        sign = f"{found.sign}; {found.serving or NOT_SERVING}"
+        return describe(self.host, kin, sign=sign, is_sure=found.is_sure, is_serving=bool(found.serving))
 
     def at(self, pid: int) -> Target | None:
         """Describe the family that a process belongs to; None when there is no such process."""

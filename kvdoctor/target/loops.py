@@ -16,10 +16,12 @@ from kvdoctor.errors import Unavailable
 from kvdoctor.target.environment import environment
 from kvdoctor.target.gpu import Devices, minors
 from kvdoctor.target.installed import package_folders, prefixes, release
+from kvdoctor.target.own import is_own
 from kvdoctor.target.patience import Patience
 from kvdoctor.target.process import Proc
 from kvdoctor.target.rooted import View
 from kvdoctor.target.scan import Process, Scan
+from kvdoctor.target.sign import LAUNCHERS, serving_sign
 from kvdoctor.target.words import command
 
 BUSY = 0.2
@@ -29,7 +31,6 @@ SAMPLE = 0.25
 MOST = 64
 """Python processes that are looked at, the busiest of their lives first."""
 _THREADS = ("pt_", "cuda-EvtHandlr", "gloo_")
-_LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class Loop:
     """What speaks for it, in words."""
     is_sure: bool
     """False where it only could use torch."""
+    serving: str = ""
+    """What shows that it serves requests, in words; empty where nothing does: training, a notebook, a script."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +62,13 @@ def loops(
     taken: Iterable[int],
     sleep: Callable[[float], None] = time.sleep,
 ) -> tuple[Loop, ...]:
-    """Return the loops among the processes that belong to no engine (`taken`), a launcher for its ranks."""
+    """Return the loops among the processes that belong to no engine (`taken`), a launcher for its ranks.
+
+    This program's own processes are none, its probes and the demo's helpers included.
+    """
     known = set(taken)
     candidates = [p for p in scan.processes.values() if p.pid not in known and is_python(p)]
+    candidates = [p for p in candidates if not is_own(scan, p)]
     candidates = sorted(candidates, key=lambda p: -p.stat.cpu_ticks)[:MOST]
     if not candidates:
         return ()
@@ -70,7 +77,8 @@ def loops(
         loop = _judged(proc, one, patience)
         if loop is not None:
             root = _launcher(scan, one.process)
-            found.setdefault(root, Loop(root, loop.sign, loop.is_sure))
+            serving = serving_sign(proc, scan, scan.processes[root])
+            found.setdefault(root, Loop(root, loop.sign, loop.is_sure, serving))
     return tuple(loop for pid, loop in sorted(found.items()) if not _below(scan, pid, found))
 
 
@@ -130,7 +138,7 @@ def _launcher(scan: Scan, process: Process) -> int:
     """Return the pid of the launcher above a rank, its own where there is none."""
     for above in scan.ancestors(process.pid):
         words = command(above.argv)
-        if words is not None and words.program in _LAUNCHERS:
+        if words is not None and words.program in LAUNCHERS:
             return above.pid
     return process.pid
 

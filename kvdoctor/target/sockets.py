@@ -47,6 +47,12 @@ def listeners(proc: Proc, pids: Iterable[int], port: int) -> tuple[Listener, ...
     return tuple(sorted(found.values(), key=lambda row: (row.host.version, row.inode)))
 
 
+def listening(proc: Proc, pid: int) -> tuple[int, ...]:
+    """Return the ports at which a process listens, in order; empty too where its open files are closed to us."""
+    rows = {row.inode: row for row in _table(proc, pid)}
+    return tuple(sorted({row.port for row in _held(proc, pid, rows).values()})) if rows else ()
+
+
 def user_listens(proc: Proc, pid: int, uid: int, port: int) -> bool:
     """Say whether somebody of this user listens at a port of a process's network namespace.
 

@@ -91,9 +91,29 @@ def test_a_pid_that_is_nobody_is_said(fake: FakeProc) -> None:
         attach(4711, (), {}, seen=look(fake))
 
 
-def test_a_process_with_a_compute_context_is_taken_where_no_engine_is(fake: FakeProc) -> None:
-    fake.process(500, ["python3", "loop.py"])
+def test_a_process_that_computes_without_a_sign_of_serving_is_never_chosen(fake: FakeProc) -> None:
+    fake.process(500, ["python3", "train.py"])
     fake.opens(500, "/dev/nvidia-uvm")
+    with pytest.raises(KvdoctorError, match=r"500.*nothing shows that it serves requests") as caught:
+        attach(None, (), {}, seen=look(fake))
+    assert caught.value.hint == "if it is one: --pid 500"
+    assert attach(500, (), {}, seen=look(fake)).family.root == 500
+
+
+def test_a_kvdoctor_that_computes_is_no_target_either(fake: FakeProc) -> None:
+    fake.process(500, ["python3", "/v/bin/kvdoctor", "probe", "decode"])
+    fake.opens(500, "/dev/nvidia-uvm")
+    fake.listens(500, "127.0.0.1", 9000, inode=5)
+    with pytest.raises(KvdoctorError, match="no inference process is visible here"):
+        attach(None, (), {}, seen=look(fake))
+
+
+def test_a_process_that_computes_and_listens_is_taken_where_no_engine_is(fake: FakeProc) -> None:
+    fake.process(400, ["python3", "train.py"])
+    fake.opens(400, "/dev/nvidia-uvm")
+    fake.process(500, ["python3", "serve.py"])
+    fake.opens(500, "/dev/nvidia-uvm")
+    fake.listens(500, "0.0.0.0", 9000, inode=5)
     found = attach(None, (), {}, seen=look(fake))
     assert (found.family.root, found.family.engine, found.urls) == (500, "torch", ())
     assert [gap.source for gap in found.gaps] == ["metrics"]

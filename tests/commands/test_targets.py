@@ -73,6 +73,20 @@ def test_a_hundred_ranks_are_one_line(fake: FakeProc) -> None:
     assert "101 processes: API server, 100 x worker" in "\n".join(target_lines(target))
 
 
+def test_a_torch_process_is_labelled_by_whether_it_serves(
+    fake: FakeProc, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for pid in (500, 600):
+        fake.process(pid, ["python3", "program.py"])
+        fake.opens(pid, "/dev/nvidia-uvm")
+    fake.listens(600, "0.0.0.0", 9000, inode=5)
+    text = " ".join(shown(fake, monkeypatch, capsys).split())
+    assert text.startswith("pid 600 torch process up 1 h 23 min ranks")
+    assert "compute context on a GPU; it listens at port 9000" in text
+    assert "pid 500 torch process up 1 h 23 min no sign of serving" in text
+    assert "compute context on a GPU; nothing shows that it serves requests" in text
+
+
 def test_nothing_here_says_so(
     fake: FakeProc, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

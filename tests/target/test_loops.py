@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from fakeproc import SELF, FakeProc
 
+from kvdoctor.probes.child import BOOT
 from kvdoctor.target.family import Card
 from kvdoctor.target.gpu import Device, Devices
 from kvdoctor.target.loops import Loop, loops
@@ -110,6 +111,67 @@ def test_a_busy_child_of_a_loop_is_part_of_it(fake: FakeProc) -> None:
         fake.stat(11, 11, ppid=10, cpu=125)
 
     assert [loop.pid for loop in found(fake, sleep)] == [10]
+
+
+KVDOCTOR = (
+    ["python3", "/v/bin/kvdoctor", "diagnose"],
+    ["/v/bin/kvdoctor", "record"],
+    ["python3", "-m", "kvdoctor.lab.load", "--url", "http://127.0.0.1:8000"],
+    ["python3", "-B", "-c", BOOT, "/v/lib/kvdoctor"],
+)
+
+
+@pytest.mark.parametrize("argv", KVDOCTOR)
+def test_this_program_and_what_it_starts_are_nobody(fake: FakeProc, argv: list[str]) -> None:
+    fake.process(10, argv, threads=("pt_a",))
+    fake.process(11, ["python3", "helper.py"], ppid=10, threads=("pt_a",))
+    fake.process(12, ["python3", "loop.py", "kvdoctor"], threads=("pt_a",))
+
+    def sleep(seconds: float) -> None:
+        fake.stat(10, 10, cpu=125)
+        fake.stat(11, 11, ppid=10, cpu=125)
+        fake.stat(12, 12, cpu=125)
+
+    assert [loop.pid for loop in found(fake, sleep)] == [12]
+
+
+@pytest.mark.parametrize(
+    ("argv", "threads", "environ", "serving"),
+    [
+        (["python3", "serve.py"], ("pt_a",), {}, "it listens at port 9000"),
+        (["python3", "-m", "uvicorn", "app:app"], ("pt_a",), {}, "it was started by uvicorn"),
+        (["python3", "train.py"], ("pt_autograd_0",), {}, ""),
+        (["python3", "train.py"], ("pt_a",), {"WORLD_SIZE": "2"}, ""),
+        (["python3", "-m", "ipykernel_launcher", "-f", "k.json"], ("pt_a",), {}, ""),
+        (["python3", "/v/bin/torchrun", "train.py"], ("pt_a",), {}, ""),
+    ],
+)
+def test_a_socket_of_training_or_of_a_notebook_is_no_sign_of_serving(
+    fake: FakeProc, argv: list[str], threads: tuple[str, ...], environ: dict[str, str], serving: str
+) -> None:
+    fake.process(10, argv, threads=threads, environ=environ)
+    fake.listens(10, "127.0.0.1", 9000, inode=5)
+    (loop,) = found(fake, busy(fake, 10))
+    assert loop.serving == serving
+
+
+def test_without_a_socket_nothing_shows_that_a_process_serves(fake: FakeProc) -> None:
+    fake.process(10, ["python3", "loop.py"], threads=("pt_a",))
+    fake.listens(10, "127.0.0.1", 9000, inode=5, held=False)
+    (loop,) = found(fake, busy(fake, 10))
+    assert (loop.is_sure, loop.serving) == (True, "")
+
+
+def test_a_worker_below_a_server_serves(fake: FakeProc) -> None:
+    fake.process(9, ["python3", "serve.py"])
+    fake.listens(9, "127.0.0.1", 9000, inode=5)
+    fake.process(10, ["python3", "worker.py"], ppid=9, threads=("pt_a",))
+
+    def sleep(seconds: float) -> None:
+        fake.stat(10, 10, ppid=9, cpu=125)
+
+    (loop,) = found(fake, sleep)
+    assert loop.serving == "the Python above it: it listens at port 9000"
 
 
 def test_a_pid_reused_while_we_wait_is_nobody(fake: FakeProc) -> None:
