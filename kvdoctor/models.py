@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kvdoctor import metrics as m
-from kvdoctor.engines.engine import Engine
+from kvdoctor.engines.engine import Engine, model_key
 from kvdoctor.recording import Column, Source
 from kvdoctor.timeline import Timeline
 
 
 def _model(column: Column, engine: Engine) -> str:
-    """Return the model that a series names, case apart; empty where it names none."""
-    name = dict(column.labels).get(engine.model_label, "").lower()
-    return "" if name == "undefined" else name
+    """Return the model that a series names, one spelling each; empty where it names none."""
+    name = dict(column.labels).get(engine.model_label, "")
+    return "" if name == "undefined" else model_key(engine, name)
 
 
 def several(source: Source, engine: Engine) -> bool:

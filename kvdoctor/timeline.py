@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from kvdoctor.course import Gauge, course
 from kvdoctor.engines import plain_name
-from kvdoctor.engines.engine import Engine, Select
+from kvdoctor.engines.engine import Engine, Select, model_key
 from kvdoctor.histogram import Histogram, from_cumulative, merge
 from kvdoctor.pick import Term
 from kvdoctor.picked import Picked, zero
@@ -136,13 +136,13 @@ class Timeline:
         return None
 
     def models(self) -> tuple[str, ...]:
-        """Return the model names among the labels, in order of appearance; case apart, each once."""
+        """Return the model names among the labels, in order of appearance, each once."""
         found: dict[str, str] = {}
         for columns in self._picked.by_name.values():
             for column in columns:
                 name = dict(column.labels).get(self.engine.model_label)
                 if name and name != "undefined" and self._picked.alive(column):
-                    found.setdefault(name.lower(), name)
+                    found.setdefault(model_key(self.engine, name), name)
         return tuple(found.values())
 
     def counters_moved(self) -> bool:

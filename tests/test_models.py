@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from loads import Page, endpoint, process, write_rank
 from readings import judged
 
+from kvdoctor.engines.dynamo import FRONTEND
 from kvdoctor.model import State
+from kvdoctor.models import several
+from kvdoctor.recording import Column, Source
 
 QUEUED = {
     "ttft_mean": 3.0,
@@ -44,7 +49,7 @@ def test_nothing_of_one_lies_in_the_ledger_of_the_other():
 @pytest.mark.parametrize(
     ("page", "targets"),
     [
-        pytest.param(two({}, {}, ("a", "A")), 1, id="one name in two spellings"),
+        pytest.param(two({}, {}, ("a", "A")), 2, id="two names of an engine that keeps their case"),
         pytest.param(two({}, {}, ("a", "undefined")), 1, id="a label without a name"),
         pytest.param(endpoint(ranks=({}, {})), 1, id="two ranks of one"),
         pytest.param(two({}, {}), 2, id="two"),
@@ -53,6 +58,25 @@ def test_nothing_of_one_lies_in_the_ledger_of_the_other():
 def test_only_names_that_differ_make_two_engines(page, targets):
     found = judged(page)
     assert (len(found.targets), found.state) == (targets, State.HEALTHY)
+
+
+def test_names_that_differ_in_case_alone_are_two_where_the_engine_keeps_it():
+    found = judged(two({}, QUEUED, ("llama", "Llama")))
+    assert [target.model for target in found.targets] == ["Llama", "llama"]
+    assert found.window.requests == 200
+
+
+def test_an_engine_that_writes_one_name_in_two_spellings_has_one_model():
+    both = tuple(
+        Column(name, (("model", model),), "counter")
+        for name, model in (
+            ("dynamo_frontend_requests_total", "Qwen/Q"),
+            ("dynamo_frontend_queued", "qwen/q"),
+        )
+    )
+    assert not several(Source("s", "page", columns=list(both)), FRONTEND)
+    kept = replace(FRONTEND, folds_case=False)
+    assert several(Source("s", "page", columns=list(both)), kept)
 
 
 def test_a_model_that_idles_leaves_the_other_its_answer():

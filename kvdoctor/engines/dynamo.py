@@ -43,6 +43,7 @@ FRONTEND = Engine(
     default_port=8000,
     role="frontend",
     model_label="model",
+    folds_case=True,
 )
 
 WORKER = Engine(
@@ -63,6 +64,7 @@ WORKER = Engine(
     ),
     rank_label="dp_rank",
     model_label="model",
+    folds_case=True,
     at_finish=True,
 )
 

@@ -75,6 +75,8 @@ class Engine:
     role_label: str = ""
     """The label that tells `prefill` or `decode`."""
     model_label: str = "model_name"
+    folds_case: bool = False
+    """Some of its series name a model in lower case and others as it is; otherwise names that differ so are two."""
     blank_above: float = math.inf
     """Values above this stand for none."""
     omits_zero: bool = False
@@ -85,6 +87,11 @@ class Engine:
     """Tokens and latencies are counted when a request ends, so a window without any proves no stall."""
     usage_means: str = ""
     """What its KV usage counts, where that is not the blocks pinned by requests."""
+
+
+def model_key(engine: Engine, name: str) -> str:
+    """Return what two series of an engine that mean the same model have in common: its name, in one spelling."""
+    return name.lower() if engine.folds_case else name
 
 
 def any_of(*names: str) -> tuple[Terms, ...]:
