@@ -6,13 +6,17 @@ import math
 
 from kvdoctor import metrics as m
 from kvdoctor.halt import Halt
-from kvdoctor.silence import HALT_SECONDS, Silence, least, longest, pending_in, silences
+from kvdoctor.histogram import less
+from kvdoctor.silence import HALT_SECONDS, LONGEST, Silence, least, longest, pending_in, silences
 from kvdoctor.timeline import Timeline
 
 PART = 0.15
 """Share of the window in silences that ended, from which they are the answer to it, as for a cause."""
-AGAIN_SECONDS = 3.0
-"""Silence that counts where there is more than one: of a single one as short, too little is known."""
+ONCE_SECONDS, AGAIN_SECONDS = 5.0, 3.0
+"""Silence that counts by itself, and where there are several: a single short one may be a reading that came late."""
+COMPUTED = 0.25
+"""Seconds of prefill that the tokens computed in a silence take as those before the window took, over the silence,
+under which it is not theirs. Prefills overlap, so that this time is rather too long."""
 LONG_PROMPTS = 5.0
 """Mean prompt after a silence over that before it, from which the silence may be a prefill of unusual length."""
 LONGER_PROMPTS = 2.0
@@ -37,11 +41,11 @@ def frozen(line: Timeline) -> Silences:
     known of before, no longer than the other silences, and without a prompt of unusual length at its end.
     """
     over = silences(line, None)[:-1] if line.first >= 0 else []
-    return _several(line, over) or _one(line, over)
+    return _short(line, over) or _long(line, over)
 
 
-def _one(line: Timeline, over: list[Silence]) -> Silences:
-    """The longest silence, if it is long enough by itself."""
+def _long(line: Timeline, over: list[Silence]) -> Silences:
+    """The longest silence, if it is long whatever nobody knows of the time before the window."""
     found = max(over, key=lambda silence: silence.seconds, default=None)
     if found is None or not pending_in(line, None, found):
         return ()
@@ -52,12 +56,32 @@ def _one(line: Timeline, over: list[Silence]) -> Silences:
     return (found,) if long else ()
 
 
-def _several(line: Timeline, over: list[Silence]) -> Silences:
-    """All that are long, unless those that were computed meanwhile had long prompts."""
-    enough = least(line, AGAIN_SECONDS, longest(line, before=True))
-    found = tuple(s for s in over if s.seconds >= enough and pending_in(line, None, s))
+def _short(line: Timeline, over: list[Silence]) -> Silences:
+    """All that are longer than any prefill before, unless those that were computed meanwhile had long prompts."""
+    enough, before = least(line, AGAIN_SECONDS, 0.0), LONGEST * longest(line, before=True)
+    found = tuple(
+        s
+        for s in over
+        if s.seconds >= min(max(enough, before), max(enough, _prompts_take(line, s) / COMPUTED))
+        and pending_in(line, None, s)
+    )
     long_prompts = _longer_than_before(line) if line.engine.at_finish else _end_with_long_prompts(line, found)
-    return found if len(found) > 1 and not long_prompts else ()
+    counts = len(found) > 1 or any(silence.seconds >= ONCE_SECONDS for silence in found)
+    return found if counts and not long_prompts else ()
+
+
+def _prompts_take(line: Timeline, silence: Silence) -> float:
+    """Seconds that the prompts that were through when a silence ended take, by those before the window.
+
+    Infinite where not told, where tokens are counted only when requests end, and with an encoder, whose time goes
+    with no tokens.
+    """
+    seen, tokens = less(line.lifetime(m.PREFILL), line.histogram(m.PREFILL)), line.total(m.PROMPT_COMPUTED)
+    if line.engine.at_finish or line.delta(m.MM_QUERIES) or seen is None or tokens is None:
+        return math.inf
+    before = tokens - (line.delta(m.PROMPT_COMPUTED) or 0.0)
+    taken = _gained(line.series(m.PROMPT_COMPUTED), silence.start, silence.end)
+    return taken * seen.total / before if before > 0 and seen.count > 0 else math.inf
 
 
 def _begun(line: Timeline) -> list[tuple[float, float]]:

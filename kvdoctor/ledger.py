@@ -174,8 +174,8 @@ def _prefill_limit(traffic: Traffic) -> float:
     if traffic.itl is None or traffic.prefill_guess is None:
         return math.inf
     seconds = traffic.prefill_guess * traffic.first_tokens
-    if traffic.cohort and traffic.prefill is not None:
-        seconds = traffic.prefill.total
+    if traffic.cohort and traffic.prefill_seconds is not None:
+        seconds = traffic.prefill_seconds
     return seconds * max(1.0, traffic.decode_batch or 1.0) / traffic.itl.count
 
 

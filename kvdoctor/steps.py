@@ -91,9 +91,9 @@ def prefilling(traffic: Traffic) -> float | None:
     t = traffic
     if not t.seconds > 0:
         return None
-    if t.prefill is not None and t.prefill.count:
+    if t.prefill_seconds is not None:
         left = max(0.0, t.seconds - t.decoding) if t.decoding else math.inf
-        return min(t.prefill.total, left) / t.seconds
+        return min(t.prefill_seconds, left) / t.seconds
     if t.cohort and t.queue is not None and t.queue.mean is not None and t.ttft is not None:
         return max(0.0, t.ttft.total - t.queue.mean * t.ttft.count) / t.seconds
     if t.running is None or t.at_finish:
@@ -118,8 +118,13 @@ def computes_little(traffic: Traffic) -> bool:
     Somebody would be in prefill all the time, and the steps hold less than one of those prompts.
     """
     t, at_a_time = traffic, prefilling(traffic)
-    timed = t.prefill is not None and t.prefill.count
-    if timed or at_a_time is None or at_a_time < 1 or not t.computed or not t.first_tokens:
+    if (
+        t.prefill_seconds is not None
+        or at_a_time is None
+        or at_a_time < 1
+        or not t.computed
+        or not t.first_tokens
+    ):
         return False
     if t.itl is None or not t.decode_batch:
         return False

@@ -109,6 +109,18 @@ class Traffic:
         return self.prompt_tokens / self.first_tokens if self.first_tokens else None
 
     @property
+    def prefill_seconds(self) -> float | None:
+        """Seconds from scheduled to first token of all requests that began in the window; None when not told.
+
+        The clock of one is read when it ends, and that of an aborted one never: others may stand for those. Where
+        batches of prefill are timed, all are.
+        """
+        if self.prefill is None or self.prefill.mean is None:
+            return None
+        begun = 0.0 if self.decoding else self.first_tokens
+        return self.prefill.mean * max(begun, self.prefill.count)
+
+    @property
     def context(self) -> float | None:
         """Mean live context of a decoding sequence: its prompt and half of its output."""
         if self.prompt_per_request is None or self.outputs_per_request is None:

@@ -133,7 +133,8 @@ def test_an_engine_that_counts_ends_only_shows_life_by_its_blocks(served, second
     [
         pytest.param(hold(endpoint(running=4, waiting=rising(8, 60)), 8, 24), State.STALLED, id="vllm"),
         pytest.param(hold(tgi(Served(waiting=rising(8, 60))), 8, 24), State.STALLED, id="tgi"),
-        pytest.param(hold(endpoint(running=4), 8, 14), State.HEALTHY, id="under ten seconds"),
+        pytest.param(hold(endpoint(running=4), 8, 13), State.STALLED, id="five seconds"),
+        pytest.param(hold(endpoint(running=4), 8, 12), State.HEALTHY, id="under five seconds"),
         pytest.param(
             hold(endpoint(running=[4.0] * 9 + [0.0] * 22), 8, 24), State.HEALTHY, id="nobody was there"
         ),
@@ -180,9 +181,18 @@ def test_short_halts_that_recur_are_counted_together():
 @pytest.mark.parametrize(
     ("page", "seconds"),
     [
-        pytest.param(often(endpoint(running=4), (2, 6)), None, id="one of them alone"),
+        pytest.param(often(endpoint(running=4), (2, 6)), None, id="one of four seconds alone"),
         pytest.param(often(endpoint(running=4), (2, 4), (9, 11), (16, 18), (23, 25)), None, id="two seconds each"),
-        pytest.param(often(endpoint(running=4, prefill_mean=2.5), *FOUR_TIMES), None, id="prefills as long"),
+        pytest.param(
+            often(endpoint(running=4, prefill_mean=2.5, computed_before=10_000), *FOUR_TIMES),
+            None,
+            id="prefills as long",
+        ),
+        pytest.param(
+            often(endpoint(running=4, prefill_mean=2.5, computed_before=1e7), *FOUR_TIMES),
+            16.0,
+            id="prefills as long, of many more tokens",
+        ),
         pytest.param(often(endpoint(running=0), *FOUR_TIMES), None, id="nobody was there"),
         pytest.param(endpoint(running=4, readings=9), None, id="readings four seconds apart"),
     ],

@@ -62,6 +62,7 @@ MAY_IMPORT: dict[str, str] = {
     # think: from a recording to signals
     "engines": "logmetrics metrics quantity",
     "histogram": "service",
+    "spread": "histogram service",
     "cardview": "",
     "hostactivity": "hostseries hostview metrics quantity",
     "hostcards": "hostactivity hostseries hostview metrics model quantity",
@@ -90,7 +91,7 @@ MAY_IMPORT: dict[str, str] = {
     "ledger": "histogram machine model queue_wait steps traffic units",
     "silence": "histogram metrics timeline",
     "halt": "metrics silence timeline",
-    "freeze": "halt metrics silence timeline",
+    "freeze": "halt histogram metrics silence timeline",
     "health": "case freeze histogram ledger metrics model units",
     "judge": "case freeze halt health metrics model silence steps",
     "confidence": "around case halt judge ledger model queue_wait service units",

@@ -31,6 +31,19 @@ def test_the_numbers_of_a_window_are_differences():
     assert seen.context == 510
 
 
+@pytest.mark.parametrize(
+    ("finished", "seconds"),
+    [
+        pytest.param(200, 10.0, id="all that begin end"),
+        pytest.param(20, 10.0, id="nine of ten are aborted, and their clock is never read"),
+        pytest.param(300, 15.0, id="more end than begin"),
+    ],
+)
+def test_time_in_prefill_is_that_of_all_that_began(finished, seconds):
+    seen = traffic(first_tokens=200, finished=finished, prefill_mean=0.05)
+    assert seen.prefill_seconds == pytest.approx(seconds)
+
+
 def test_an_old_preemption_is_not_of_this_window():
     assert traffic(preempted_before=70).preemptions == 0
 

@@ -184,8 +184,8 @@ def _separate(case: Case, part: float, cost: float) -> tuple[Advice, ...]:
 
 def _explained(case: Case) -> float | None:
     """Prefill seconds of all requests over the engine seconds that decode lost; None without either."""
-    lost = _lost(case)
-    return case.traffic.prefill.total / lost if case.traffic.prefill is not None and lost else None
+    lost, seconds = _lost(case), case.traffic.prefill_seconds
+    return seconds / lost if seconds is not None and lost else None
 
 
 def _lost(case: Case) -> float:

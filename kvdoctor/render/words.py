@@ -77,10 +77,8 @@ def reason(diagnosis: Diagnosis) -> str:
     said = clean(diagnosis.summary)
     opening, colon, rest = said.partition(": ")
     named = (diagnosis.primary or diagnosis.state).value.replace("_", " ")
-    repeats = colon and opening.lower().startswith(
-        (f"bound by {named}", named, f"bound by {diagnosis.primary_name}")
-    )
-    kept = rest if repeats else said
+    bound = opening.lower().startswith((f"bound by {named}", f"bound by {diagnosis.primary_name}"))
+    kept = rest if colon and (bound or opening.lower() == named) else said
     return kept[:1].upper() + kept[1:].replace(f" ({diagnosis.confidence.value} confidence)", "")
 
 

@@ -14,6 +14,8 @@ from kvdoctor.model import Basis, Bound, Diagnosis, Finding, State, Verdict
 from kvdoctor.render import facts, words
 from kvdoctor.service import Quantile
 
+STALLED = dataclasses.replace(IDLE, state=State.STALLED)
+
 
 @pytest.mark.parametrize(
     ("diagnosis", "said"),
@@ -23,7 +25,7 @@ from kvdoctor.service import Quantile
         (HEALTHY, "Healthy, paced by compute, medium confidence"),
         (IDLE, "Idle, high confidence"),
         (INSUFFICIENT, "Not enough evidence to name a bound, low confidence"),
-        (dataclasses.replace(IDLE, state=State.STALLED), "Stalled, high confidence"),
+        (STALLED, "Stalled, high confidence"),
     ],
 )
 def test_the_headline_names_bound_family_and_confidence_or_the_state(diagnosis: Diagnosis, said: str) -> None:
@@ -42,6 +44,12 @@ def test_the_headline_names_bound_family_and_confidence_or_the_state(diagnosis: 
         (HEALTHY, "Healthy: objectives met.", "Objectives met."),
         (INSUFFICIENT, "I can't tell: too little.", "I can't tell: too little."),
         (CAPACITY, "", ""),
+        (STALLED, "Stalled: no token came.", "No token came."),
+        (
+            STALLED,
+            "Stalled for 8.00 s of 40.0 s: no token came.",
+            "Stalled for 8.00 s of 40.0 s: no token came.",
+        ),
     ],
 )
 def test_the_reason_does_not_say_the_headline_again(diagnosis: Diagnosis, summary: str, said: str) -> None:
