@@ -15,6 +15,7 @@ from kvdoctor.logdiagnose import beside, judge_logs, log_diagnosis
 from kvdoctor.model import Bound, Confidence, Diagnosis, Finding, Gap, Ledger, Metric, State, Verdict
 from kvdoctor.recording import Recording
 from kvdoctor.service import Window
+from kvdoctor.spread import spreads
 from kvdoctor.told import sensible
 
 
@@ -187,4 +188,5 @@ def _assemble(main: Judged, others: list[Judged], recording: Recording) -> Diagn
         roofline=overview.roofline_point(case),
         sums=overview.sums(case),
         notes=_notes(main, others),
+        spreads=spreads(case.traffic.ttft, case.traffic.itl, case.traffic.seconds),
     )

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
-from kvdoctor.service import Chart, Headline, Objective, Quantile, RooflinePoint, Sums, TargetInfo, Window
+from kvdoctor.service import (
+    Chart,
+    Headline,
+    Objective,
+    Quantile,
+    RooflinePoint,
+    Spread,
+    Sums,
+    TargetInfo,
+    Window,
+)
 
 
 class Bound(str, Enum):
@@ -228,6 +238,8 @@ class Diagnosis:
     roofline: RooflinePoint | None = None
     sums: Sums | None = None
     notes: tuple[str, ...] = ()
+    spreads: dict[str, Spread] = field(default_factory=dict)
+    """`ttft` and `itl`, for comparisons; a latency without a histogram has none."""
 
     @property
     def family(self) -> str | None:

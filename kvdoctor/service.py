@@ -14,6 +14,18 @@ class Quantile:
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """How far a latency's mean and quantiles of this window may lie from those of a longer one of the same load."""
+
+    error: float
+    """Standard error of the mean, in seconds."""
+    independent: float
+    """Observations that say something of their own: gaps between tokens of one step are one."""
+    quantiles: dict[str, Quantile] = field(default_factory=dict)
+    """The buckets from lowest to highest that each quantile may lie in, two standard errors of its rank apart."""
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """Bytes on one card, None where unknown."""
 

@@ -106,7 +106,7 @@ MAY_IMPORT: dict[str, str] = {
     "judged": "case causes engines hostread joined judge machine metrics model models recording segment service "
     "timeline unmetered",
     "diagnose": "around case confidence described hostnotes judge judged logdiagnose model overview recording service "
-    "story told",
+    "spread story told",
     "fleet": "diagnose model recording",
     # show
     "render": "model roofline service units",

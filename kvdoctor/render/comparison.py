@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvdoctor.model import Diagnosis, Ledger
-from kvdoctor.render import outline, words
+from kvdoctor.render import noise, outline, words
+from kvdoctor.render.noise import FEW_REQUESTS
 from kvdoctor.render.text import clean, name
-from kvdoctor.service import Quantile
 from kvdoctor.units import change, count, counted, duration, quantity
 
-FEW_REQUESTS = 20
-"""First tokens below which a mean says little: the number that the ledger asks of a cohort."""
 SAME_LOAD = 1.25
 """Factor by which two loads may differ and still be the same load; our choice, the size of a busy hour's swing."""
 NOTHING = "-"
@@ -62,11 +60,17 @@ def headline(before: Diagnosis, after: Diagnosis) -> str:
     for metric in outline.METRICS:
         old, new = before.ledgers.get(metric), after.ledgers.get(metric)
         if old and new:
-            moved = change(old.seconds, new.seconds)
             said.append(
-                f"{words.METRIC[metric]} {duration(old.seconds)} to {duration(new.seconds)} ({moved})"
+                f"{words.METRIC[metric]} {_became(old, new, noise.of_mean(before, after, metric)[1])}"
             )
     return "; ".join(said) or "Neither latency was measured in both windows"
+
+
+def _became(old: Ledger, new: Ledger, unsure: str) -> str:
+    """Say what became of a mean, or that it can't be told from chance and why."""
+    if unsure:
+        return f"can't tell: {duration(old.seconds)}, then {duration(new.seconds)} ({unsure})"
+    return f"{duration(old.seconds)} to {duration(new.seconds)} ({change(old.seconds, new.seconds)})"
 
 
 def _identity(before: Diagnosis, after: Diagnosis) -> Iterator[str]:
@@ -125,21 +129,19 @@ def _text(what: str, before: str, after: str) -> Line:
 def _latency(before: Diagnosis, after: Diagnosis, metric: str) -> Iterator[Line]:
     old, new = before.ledgers.get(metric), after.ledgers.get(metric)
     if old or new:
-        yield _seconds("mean", old.seconds if old else None, new.seconds if new else None)
+        mean = _seconds("mean", old.seconds if old else None, new.seconds if new else None)
+        unsure = noise.of_mean(before, after, metric)[0]
+        yield replace(mean, change=f"cannot tell: {unsure}") if unsure else mean
     quantiles = before.quantiles.get(metric, {})
     for which, bounds in quantiles.items():
         other = after.quantiles.get(metric, {}).get(which)
         if other:
-            yield Line(name(which), words.quantile(bounds), words.quantile(other), _moved(bounds, other))
-
-
-def _moved(before: Quantile, after: Quantile) -> str:
-    """Say which way a quantile moved, as far as its buckets can tell."""
-    if (before.low, before.high) == (after.low, after.high):
-        return "same bucket"
-    if after.high <= before.low:
-        return "lower"
-    return "higher" if after.low >= before.high else "cannot tell: buckets overlap"
+            yield Line(
+                name(which),
+                words.quantile(bounds),
+                words.quantile(other),
+                noise.of_quantile(before, after, metric, which),
+            )
 
 
 def _parts(before: Ledger | None, after: Ledger | None) -> Iterator[Line]:
@@ -171,7 +173,24 @@ def _header(before: Diagnosis, after: Diagnosis) -> Iterator[Line]:
         if other is None:
             continue
         first, second = (words.headline_value(which, which.now) for which in (other, line))
-        yield Line(name(line.name), first, second, _difference(other.now, line.now, line.unit))
+        moved = _unsure(before, after, line.name) or _difference(other.now, line.now, line.unit)
+        yield Line(name(line.name), first, second, moved)
+
+
+def _unsure(before: Diagnosis, after: Diagnosis, line: str) -> str:
+    """Say that a latency of the header can't be told from chance; empty where it can, and for anything else."""
+    for metric in outline.METRICS:
+        label, _, rest = line.partition(" ")
+        which = rest.partition(",")[0]
+        if label != words.METRIC[metric]:
+            continue
+        if which == "mean":
+            why = noise.of_mean(before, after, metric)[0]
+            return f"cannot tell: {why}" if why else ""
+        if all(which in diagnosis.quantiles.get(metric, {}) for diagnosis in (before, after)):
+            moved = noise.of_quantile(before, after, metric, which)
+            return "" if moved in noise.DIRECTIONS else moved
+    return ""
 
 
 def _evidence(before: Diagnosis, after: Diagnosis) -> Iterator[Line]:

@@ -19,7 +19,7 @@ from rich.console import Console
 from kvdoctor.model import Diagnosis
 from kvdoctor.render import comparison
 from kvdoctor.render.diff import markdown, render
-from kvdoctor.service import Quantile
+from kvdoctor.service import Headline, Quantile, Spread
 
 
 def text(before: Diagnosis, after: Diagnosis, width: int = 80) -> str:
@@ -123,6 +123,91 @@ def test_just_inside_the_limits_nothing_is_said(requests: float, seconds: float)
     new = dataclasses.replace(old, seconds=seconds)
     before, after = (dataclasses.replace(CAPACITY, window=window) for window in (old, new))
     assert comparison.doubts(before, after) == ()
+
+
+def window_of(ttft: float, error: float, requests: float = 100.0) -> Diagnosis:
+    """A healthy answer with this TTFT and standard error."""
+    ledger = dataclasses.replace(HEALTHY.ledgers["ttft"], seconds=ttft, count=requests, parts=())
+    return dataclasses.replace(HEALTHY, ledgers={"ttft": ledger}, spreads={"ttft": Spread(error, requests)})
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        # Errors of 3 and 4 ms make one of 5: chance moves a difference by 10 ms.
+        (0.1101, "TTFT 100 ms to 110 ms (+10%)"),
+        (0.1099, "TTFT can't tell: 100 ms, then 110 ms (chance alone moves it by up to 10.0 ms)"),
+        (0.0901, "TTFT can't tell: 100 ms, then 90.1 ms (chance alone moves it by up to 10.0 ms)"),
+        (0.0899, "TTFT 100 ms to 89.9 ms (-10%)"),
+    ],
+)
+def test_a_mean_that_chance_explains_is_no_change(after: float, said: str) -> None:
+    before, then = window_of(0.1, 0.003), window_of(after, 0.004)
+    assert comparison.headline(before, then) == said
+    unsure = "can't tell" in said
+    assert (change(before, then, "TTFT", "mean").change == "cannot tell: within noise") is unsure
+
+
+@pytest.mark.parametrize(
+    ("requests", "said"),
+    [
+        (19.0, "can't tell: 100 ms, then 10.0 ms (19 requests after, 20 are needed)"),
+        (20.0, "100 ms to 10.0 ms (-90%)"),
+    ],
+)
+def test_a_few_requests_are_no_change(requests: float, said: str) -> None:
+    before, after = window_of(0.1, 0.001), window_of(0.01, 0.001, requests)
+    assert comparison.headline(before, after) == f"TTFT {said}"
+    unsure = requests < 20
+    assert (change(before, after, "TTFT", "mean").change == "cannot tell: too few requests") is unsure
+
+
+def test_without_a_histogram_observations_count_as_wide_as_their_mean() -> None:
+    before, after = (dataclasses.replace(window_of(s, 0.0), spreads={}) for s in (0.1, 0.131))
+    # 100 each: errors of 10 and 13.1 ms.
+    assert "chance alone moves it by up to 33.0 ms" in comparison.headline(before, after)
+    farther = dataclasses.replace(window_of(0.141, 0.0), spreads={})
+    assert comparison.headline(before, farther) == "TTFT 100 ms to 141 ms (+41%)"
+
+
+def test_gaps_of_sequences_that_were_decoding_count_though_none_began() -> None:
+    itl = dataclasses.replace(HEALTHY.ledgers["itl"], seconds=0.03, count=16_000.0, parts=())
+    quiet = dataclasses.replace(HEALTHY.window, requests=2.0, seconds=15.0)
+    spread = {"itl": Spread(0.0001, 500.0)}
+    many = dataclasses.replace(HEALTHY, window=quiet, ledgers={"itl": itl}, spreads=spread)
+    faster = dataclasses.replace(many, ledgers={"itl": dataclasses.replace(itl, seconds=0.02)})
+    # 16,000 gaps of 0.03 s in 15 s: 32 sequences; of 1,000 only two.
+    assert comparison.headline(many, faster) == "ITL 30.0 ms to 20.0 ms (-33%)"
+    few = dataclasses.replace(many, ledgers={"itl": dataclasses.replace(itl, count=1000.0)})
+    assert "4 requests before, 20 are needed" in comparison.headline(few, faster)
+
+
+@pytest.mark.parametrize(("low", "said"), [(0.2, "higher"), (0.05, "cannot tell: within noise")])
+def test_a_quantile_of_few_observations_may_lie_in_other_buckets(low: float, said: str) -> None:
+    one, other = Quantile(0.05, 0.1), Quantile(0.2, 0.4)
+    before = dataclasses.replace(HEALTHY, quantiles={"ttft": {"p95": one}})
+    wide = {"ttft": Spread(0.0, 100.0, {"p95": Quantile(low, 0.4)})}
+    after = dataclasses.replace(HEALTHY, quantiles={"ttft": {"p95": other}}, spreads=wide)
+    assert change(before, after, "TTFT", "p95").change == said
+
+
+def test_the_header_tells_no_change_of_a_latency_that_the_headline_does_not() -> None:
+    lines = (
+        Headline("TTFT mean", "seconds", 0.1, None),
+        Headline("TTFT p95, about", "seconds", 0.1, None),
+        Headline("requests", "per second", 1.0, None),
+    )
+    more = tuple(dataclasses.replace(line, now=(line.now or 0.0) * 1.05) for line in lines)
+    bucket = {"ttft": {"p95": Quantile(0.05, 0.2)}}
+    before = dataclasses.replace(window_of(0.1, 0.01), header=lines, quantiles=bucket)
+    after = dataclasses.replace(window_of(0.105, 0.01), header=more, quantiles=bucket)
+    told = {line.name: change(before, after, "Rates", line.name).change for line in lines}
+    assert told["TTFT mean"] == "cannot tell: within noise"
+    assert told["TTFT p95, about"] == "same bucket"
+    assert told["requests"] == "+5.0%"
+    clear = dataclasses.replace(after, spreads={"ttft": Spread(0.0, 100.0)})
+    sure = dataclasses.replace(before, spreads={"ttft": Spread(0.0, 100.0)})
+    assert change(sure, clear, "Rates", "TTFT mean").change == "+5.0%"
 
 
 def test_windows_without_a_common_latency_say_so() -> None:
