@@ -75,6 +75,12 @@ def overdue(case: Case) -> float:
     return max(0.0, waited[-1] - (through[-1][1] - before[-1])) if waited and before else 0.0
 
 
+def _slowest_answer(case: Case) -> float:
+    """Seconds that the slowest reading of the window took: requests go through the same front end."""
+    line = case.timeline
+    return max(line.source.took[max(0, line.first) : line.last + 1], default=0.0)
+
+
 def _newcomers(case: Case) -> float:
     """How many may have come within TTFT's objective, where first tokens are told only when requests end: twice as
     many as usually end in it."""
@@ -118,6 +124,9 @@ def unhealthy(case: Case, findings: tuple[Finding, ...]) -> tuple[str, ...]:
     still = 0.0 if case.traffic.lifetime else sum(each.seconds for each in frozen(case.timeline))
     if still:
         reasons.append(f"requests were pending and no token came for {duration(still)}")
+    answer = _slowest_answer(case)
+    if answer >= case.objective.ttft_p95:
+        reasons.append(f"the address that requests go to took up to {duration(answer)} to answer")
     waits = sum(_waits(case, metric) for metric in Metric)
     if case.share(waits) >= WAITS and (case.gaps or waits >= NOTICED):
         reasons.append(f"waits and stalls take {100 * case.share(waits):.0f}% of a request")

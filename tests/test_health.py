@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 
 import pytest
-from loads import case, endpoint
+from loads import case, endpoint, load
 from otherpages import Served, sglang, tgi, trt
 from readings import judged
 
 from kvdoctor import health as h
+from kvdoctor.diagnose import diagnose
 from kvdoctor.histogram import Histogram
 from kvdoctor.model import Bound, Finding, Metric, State, Verdict
 
@@ -157,3 +158,10 @@ def test_a_ttft_put_together_is_held_against_the_requests_own_clock(e2e, state):
 
 def test_where_ttft_is_told_the_rest_of_a_request_is_not_held_against_it():
     assert judged(endpoint(e2e_mean=9.0)).state is State.HEALTHY
+
+
+@pytest.mark.parametrize(("took", "state"), [(1.9, State.HEALTHY), (2.1, State.INSUFFICIENT)])
+def test_a_front_end_that_once_takes_longer_to_answer_than_ttft_may_is_not_well(took, state):
+    recording = load(running=4)
+    recording.sources[0].took[7] = took
+    assert diagnose(recording).state is state
