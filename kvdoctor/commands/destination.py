@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from kvdoctor.commands.streams import CLOSED, is_closed
 from kvdoctor.errors import KvdoctorError, Misuse
 
 STDOUT = "-"
@@ -34,6 +35,8 @@ def _is_device(where: str) -> bool:
 
 def _check_file(name: str, where: str) -> None:
     path = Path(where)
+    if is_closed(where):
+        raise KvdoctorError(f"{where} cannot be written: {CLOSED}", f"name a file: --{name} FILE")
     if path.is_dir():
         raise KvdoctorError(f"{where} is a folder", f"name a file in it: --{name} FILE")
     if not path.exists() and not os.access(path.parent, os.W_OK | os.X_OK):
@@ -54,7 +57,7 @@ def _is_report(name: str, path: Path) -> bool:
             start = file.read(len(BEGINS[name]))
     except OSError:
         return True  # writing will say why it cannot be
-    return start in (b"", BEGINS[name])
+    return start.lower() in (b"", BEGINS[name].lower())
 
 
 def write(text: str, where: str) -> None:

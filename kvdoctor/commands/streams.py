@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import select
 import sys
 from typing import TYPE_CHECKING
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 NARROWEST, USUAL = 20, 80
 """Columns: what is narrower is no terminal (COLUMNS=0 is found in containers), and what is taken instead."""
 CLOSED = "it is closed"
+_DESCRIPTOR = re.compile(r"/(?:dev|proc/(?:self|thread-self|\d+))/fd/(\d+)")
+_LINKS = 10
+"""Links that are followed from a name to a descriptor."""
+_closed_at_start: set[int] = set()
 
 
 class Stream(io.FileIO):
@@ -53,6 +58,7 @@ def guard() -> None:
     A closed one would otherwise lend its number to the next file that is opened: a recording.
     """
     closed = [number for number in range(3) if not _is_open(number)]
+    _closed_at_start.update(closed)
     for _ in closed:
         os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: each of those in turn
     if sys.stdin is None:
@@ -69,6 +75,23 @@ def _is_open(number: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def is_closed(where: str) -> bool:
+    """Say whether a name, such as /dev/stdout, is that of a standard stream that was closed when we began.
+
+    What is written there would go to the null device that stands in its place.
+    """
+    path = os.path.abspath(where)
+    for _ in range(_LINKS):
+        match = _DESCRIPTOR.fullmatch(path)
+        if match:
+            return int(match[1]) in _closed_at_start
+        try:
+            path = os.path.join(os.path.dirname(path), os.readlink(path))
+        except OSError:
+            return False
+    return False
 
 
 def _guarded(old: object, number: int, errors: str, *, closed: bool) -> io.TextIOWrapper:

@@ -138,8 +138,11 @@ def _answer(options: dict[str, Any]) -> None:
         return
     if model is None:
         raise KvdoctorError("no model is named", "give a config.json, a known model's name, or --example")
+    from kvdoctor.commands import destination
     from kvdoctor.roofline.asked import Asked, report_of
 
+    named = {"json": json, "html": html}
+    destination.check([(name, where) for name, where in named.items() if where is not None], None)
     asked, shape = Asked(**options), None
     if model.isdigit() or model.lower().startswith(("http://", "https://")):
         from kvdoctor.commands.running import filled

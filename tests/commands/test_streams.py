@@ -58,6 +58,37 @@ def test_a_stream_that_is_closed_or_full_is_no_traceback(line: str, program: Pro
     assert bool(done.stderr) == bool(said)
 
 
+NAMES_OF_CLOSED = (
+    "KV report FILE --json /dev/stdout >&-",
+    "KV report FILE --html /dev/fd/1 --json >&-",
+    "KV report FILE --markdown /proc/self/fd/1 >&-",
+    "ln -s /dev/stdout mine; KV report FILE --json mine >&-",
+    "KV roofline Llama-3.1-8B --json /dev/stdout >&-",
+)
+
+
+@pytest.mark.parametrize("line", NAMES_OF_CLOSED)
+def test_a_closed_stream_by_its_name_takes_no_report_either(line: str, program: Program) -> None:
+    done = shell(program, line)
+    assert done.returncode == 1
+    assert b"cannot be written: it is closed\n  try: name a file: --" in done.stderr
+    assert b" written\n" not in done.stderr
+
+
+def test_nothing_is_written_and_nothing_said_where_the_only_place_is_a_closed_stderr(
+    program: Program,
+) -> None:
+    done = shell(program, "KV report FILE --html /dev/stderr >/dev/null 2>&-")
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")
+
+
+@pytest.mark.parametrize("line", ["KV report FILE --json /dev/stdout", "KV report FILE --json /dev/null"])
+def test_an_open_stream_or_the_null_device_by_its_name_does(line: str, program: Program) -> None:
+    done = shell(program, line)
+    assert done.returncode == 0
+    assert b" written\n" in done.stderr
+
+
 # Every command that says something on standard output.
 SPEAKING = (
     "report FILE",

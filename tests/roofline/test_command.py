@@ -110,7 +110,19 @@ def test_a_file_that_cannot_be_written_is_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert run(monkeypatch, "Llama-3.1-8B", "--json", str(tmp_path / "no" / "a.json")) == 1
-    assert "folder that exists" in capsys.readouterr().err
+    assert "cannot be written: no such folder" in capsys.readouterr().err
+
+
+def test_a_file_of_somebody_elses_is_not_written_over(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    notes, page = tmp_path / "notes", tmp_path / "page.html"
+    notes.write_text("do not lose me")
+    assert run(monkeypatch, "Llama-3.1-8B", "--html", str(notes)) == 1
+    assert notes.read_text() == "do not lose me"
+    for _ in range(2):
+        assert run(monkeypatch, "Llama-3.1-8B", "--html", str(page)) == 0
+    assert "nothing else is written over" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
