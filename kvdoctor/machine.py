@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from kvdoctor.errors import KvdoctorError
@@ -116,10 +116,18 @@ def _shape(facts: dict[str, str], tp: int, dtype: str | None) -> tuple[ModelShap
     return shape, ()
 
 
+_CEILING, _RATE = "the ceiling was measured", "the read rate that was measured"
+
+
+def objections(gaps: Iterable[Gap]) -> tuple[Gap, ...]:
+    """Return those gaps that speak against a rate which a probe measured: they are warned of, not just listed."""
+    return tuple(g for g in gaps if g.source == "bandwidth" and g.reason.startswith((_CEILING, _RATE)))
+
+
 def _other_conditions(doubt: str) -> Gap:
     return Gap(
         "bandwidth",
-        f"the ceiling was measured under other conditions than the service's: {doubt}",
+        f"{_CEILING} under other conditions than the service's: {doubt}",
         "kvdoctor probe decode with the service's own: --pid PID, or --model, --batch, --context, --kv-dtype",
     )
 
@@ -128,7 +136,7 @@ def _disturbed(measured: Measured) -> Gap:
     what = "is a lower bound and no ceiling, and was not used" if measured.is_lower_bound else "is uncertain"
     return Gap(
         "bandwidth",
-        f"the read rate that was measured {what}: {measured.disturbed}",
+        f"{_RATE} {what}: {measured.disturbed}",
         "probe again while nothing else runs on the machine",
     )
 
@@ -136,7 +144,7 @@ def _disturbed(measured: Measured) -> Gap:
 def _other_card(measured: Measured, gpu: Gpu) -> Gap:
     return Gap(
         "bandwidth",
-        f"the ceiling was measured on {measured.device} and the service runs on {gpu.name}: not used",
+        f"{_CEILING} on {measured.device} and the service runs on {gpu.name}: not used",
         "kvdoctor probe decode on the service's own card",
     )
 

@@ -64,7 +64,18 @@ def _answer(recording: Recording, output: Output) -> NoReturn:
     """Judge a recording, show it, and leave with the exit code."""
     from kvdoctor.commands.output import show
 
-    raise typer.Exit(show(_judged(recording), output))
+    diagnosis = _judged(recording)
+    _warn(diagnosis)
+    raise typer.Exit(show(diagnosis, output))
+
+
+def _warn(diagnosis: Diagnosis, when: str = "") -> None:
+    """Say at once, before the report, what speaks against a probe's rate that was given."""
+    from kvdoctor.commands.output import print_note
+    from kvdoctor.machine import objections
+
+    for gap in objections(diagnosis.gaps):
+        print_note(f"kvdoctor: warning{when}: {gap.reason}; try: {gap.cure}")
 
 
 def _judged(recording: Recording) -> Diagnosis:
@@ -185,4 +196,7 @@ def diff(
     from kvdoctor.readers import read
     from kvdoctor.render import diff as comparison
 
-    comparison.render(_judged(read([before])), _judged(read([after])), console())
+    old, new = _judged(read([before])), _judged(read([after]))
+    _warn(old, " of before")
+    _warn(new, " of after")
+    comparison.render(old, new, console())

@@ -61,6 +61,37 @@ def test_a_report_is_held_against_what_the_probe_measured_and_keeps_it(program):
     assert bandwidth(json.loads(again.out)) == bandwidth(json.loads(ran.out))
 
 
+@pytest.mark.parametrize(
+    ("changes", "gpu", "says"),
+    [
+        (
+            {"device": "NVIDIA H100 80GB HBM3"},
+            "H200",
+            "the ceiling was measured on NVIDIA H100 80GB HBM3 and the",
+        ),
+        ({"device": "NVIDIA H200"}, "H200", ""),
+        (
+            {"device": "NVIDIA H200", "conditions": {**PROBE["conditions"], "batch": 1}},
+            "H200",
+            "other conditions",
+        ),
+        (
+            {"device": "NVIDIA H200", "conditions": {"shared_with_others": True}},
+            "H200",
+            "is a lower bound and no",
+        ),
+    ],
+)
+def test_what_speaks_against_a_probe_is_a_warning_at_once(program, changes, gpu, says):
+    (program.folder / "other.json").write_text(json.dumps({**PROBE, **changes}) + "\n")
+    asked = ("r.kvrec", "--model", "config.json", "--bandwidth", "other.json", "--gpu", gpu)
+    for command in ("diagnose", "report"):
+        ran = program.run(command, *asked)
+        assert ran.code == 0, ran.err
+        warnings = [line for line in ran.err.splitlines() if line.startswith("kvdoctor: warning: ")]
+        assert [says in line and "; try: " in line for line in warnings] == [True] * bool(says)
+
+
 def test_a_rate_that_is_told_later_replaces_the_probes(program):
     program.run(
         "diagnose", "r.kvrec", "--model", "config.json", "--bandwidth", "probe.json", "--save", "k.kvrec"
