@@ -6,7 +6,10 @@ file, sent, and kept nowhere.
 
 from __future__ import annotations
 
+import codecs
 import os
+import re
+import shlex
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +26,11 @@ TOKENS = 4
 SECONDS = 120.0
 LARGEST = 4 * 2**20
 """Bytes of the prompt's file."""
+PLAIN = "--prompt-file FILE of plain text in UTF-8"
 ENDINGS = ("_sum", "_count", "_total")
 """How the names of counters end that are worth comparing: they only rise, and one request adds to them."""
+SETTINGS = re.compile(r"^(\w+(?::\w+)*config_info)\{(.*)\} ", re.MULTILINE)
+LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,26 +70,49 @@ def run(options: Options, tell: Tell) -> dict[str, Any]:
         "measures": "one prompt, as a miss and as a hit",
         "device": server.name,
         "rows": [_row("miss", [miss]), _row("fill", [fill]), _row("hit", hits)],
-        "saved_seconds": miss.answer.ttft_s - statistics.median(hit.answer.ttft_s for hit in hits),
+        "settings": settings(server.page(options.metrics)) if options.metrics else {},
         "conditions": {"model": model, "output_tokens": options.tokens, "hits": HITS},
     }
 
 
 def _prompt(path: str) -> str:
-    """Read the prompt; KvdoctorError where there is none."""
+    """Read the prompt as it is, line ends included; KvdoctorError where there is none."""
     try:
         if not os.path.isfile(path) and os.path.exists(path):
-            raise KvdoctorError(f"{path} is no file", "--prompt-file FILE of plain text")
-        if os.path.getsize(path) > LARGEST:
-            raise KvdoctorError(f"{path} is larger than {LARGEST // 2**20} MiB", "give a smaller prompt")
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+            raise KvdoctorError(f"{path} is no file", PLAIN)
+        if (size := os.path.getsize(path)) > LARGEST:
+            raise KvdoctorError(
+                f"{path} holds {size / 2**20:,.0f} MiB, and a prompt is {LARGEST // 2**20} MiB at most",
+                "--prompt-file of one prompt, as the service gets it",
+            )
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise KvdoctorError(f"{path} cannot be read: {error.strerror}", PLAIN) from error
+    return _text(path, data)
+
+
+def _text(path: str, data: bytes) -> str:
+    """Return the text of a file; KvdoctorError for what is no prompt, which is told without its content."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise KvdoctorError(f"{path} is UTF-16", _converted("UTF-16", path))
+    if b"\0" in data:
+        raise KvdoctorError(f"{path} is binary: it holds zero bytes", PLAIN)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
         raise KvdoctorError(
-            f"the prompt cannot be read: {error}", "--prompt-file FILE of plain text"
+            f"{path} is not UTF-8: byte {error.start} begins no letter",
+            f"if it is Latin-1: {_converted('LATIN1', path)}",
         ) from error
     if not text.strip():
-        raise KvdoctorError(f"{path} is empty", "give a prompt that the service sees often")
+        what = "holds nothing but white space" if text else "is empty"
+        raise KvdoctorError(f"{path} {what}", "--prompt-file of a prompt that the service sees often")
     return text
+
+
+def _converted(kind: str, path: str) -> str:
+    """Return the command that makes a new file of a prompt in another encoding."""
+    return f"iconv -f {kind} -t UTF-8 {shlex.quote(path)} > {shlex.quote(path + '.utf8')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +156,16 @@ def counters(page: str) -> dict[str, float]:
     return found
 
 
+def settings(page: str) -> dict[str, dict[str, str]]:
+    """Return the labels of families by which an engine tells its settings, by the family's name."""
+    return {found[1]: dict(LABEL.findall(found[2])) for found in SETTINGS.finditer(page)}
+
+
 def _row(op: str, asked: list[_Once]) -> dict[str, Any]:
-    """Return one row: TTFT at the client, cached tokens as the server says, what its counters rose by a request."""
+    """Return one row: TTFT at the client, cached tokens as the server says, what its counters rose by a request.
+
+    `counted` is the mean of those that rose, `counted_each` what all of them rose in each request.
+    """
     times = [each.answer.ttft_s for each in asked]
     first = asked[0].answer
     names = sorted({name for each in asked for name, rise in each.counted.items() if rise})
@@ -140,5 +177,6 @@ def _row(op: str, asked: list[_Once]) -> dict[str, Any]:
         "prompt_tokens": first.prompt_tokens,
         "cached_tokens": [each.answer.cached_tokens for each in asked],
         "counted": {name: sum(each.counted.get(name, 0.0) for each in asked) / len(asked) for name in names},
+        "counted_each": [each.counted for each in asked],
         "conditions": {"requests": len(asked)},
     }

@@ -8,6 +8,7 @@ from typing import Any
 
 from kvdoctor import metrics as m
 from kvdoctor.commands.probe_counted import mean_of
+from kvdoctor.commands.probe_hits import cached as cached_of
 from kvdoctor.secrets import key_of
 from kvdoctor.units import count, counted, duration
 
@@ -46,16 +47,20 @@ def measured(
 
 
 def of_request(results: Sequence[Mapping[str, Any]]) -> Prefill | None:
-    """Return the prefill of the `request` probe's miss: the engine's own time where it counts it, else TTFT."""
+    """Return the prefill of the `request` probe's miss: the engine's own time where it counts it, else TTFT.
+
+    Where others ran meanwhile the engine's time is a mean over theirs, and TTFT is taken.
+    """
     rows = [row for r in results if r.get("probe") == "request" for row in r.get("rows", ())]
     miss = next((row for row in rows if row["op"] == "miss"), None)
     if miss is None or not miss["prompt_tokens"]:
         return None
-    cached = float(next((n for n in miss["cached_tokens"] if n is not None), 0))
+    known = next(cached_of(miss))
+    cached = known.tokens or 0.0
     computed = miss["prompt_tokens"] - cached
     if computed < LEAST:
         return None
-    seconds = mean_of(miss["counted"], m.PREFILL)
+    seconds = None if known.others else mean_of(miss["counted"], m.PREFILL)
     if seconds:
         return Prefill(computed, cached, seconds, "the miss of `request`, by the engine's prefill counter")
     return Prefill(computed, cached, miss["ttft_seconds"], "TTFT of `request`'s miss: an upper bound")

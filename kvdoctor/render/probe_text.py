@@ -144,29 +144,46 @@ PARTS = {
 
 
 def answer(found: Mapping[str, Any]) -> list[str]:
-    """Say in sentences what the hit saved, and what the rest of TTFT is made of."""
-    tokens, cached = found["prompt_tokens"], found["cached_tokens"]
-    of = f" of {count(tokens)}" if tokens else ""
-    if cached == 0:
-        first = (
-            f"There was no hit: all{of} tokens were computed each time. "
-            "Is prefix caching on, and the prompt longer than a block?"
-        )
-    elif found["saved_seconds"] <= 0:
-        first = (
-            f"The hit saved nothing of TTFT: {duration(found['miss_seconds'])} as a miss, no less as a hit."
-        )
-    else:
-        saved, whole = duration(found["saved_seconds"]), duration(found["miss_seconds"])
-        share = f"{saved} of {whole} ({percent(found['saved_share'])})"
-        why = "" if cached is None else f": {count(round(cached))}{of} tokens were not computed again"
-        first = f"The hit saved {share} of TTFT{why}."
+    """Say in sentences what the hit saved, where there was one, and what the rest of TTFT is made of."""
+    hit = found["saved_seconds"] is not None
     told = ", ".join(f"{duration(part['seconds'])} {PARTS[part['part']]}" for part in found["parts"])
-    left = sum(part["seconds"] for part in found["parts"])
-    rest = [f"What is left, {duration(left)} in the mean: {told}."]
+    left = duration(sum(part["seconds"] for part in found["parts"]))
+    rest = [f"What is left, {left} in the mean: {told}." if hit else f"A repeat, {left} in the mean: {told}."]
     if found["others_ran"]:
         rest.append("Other requests ran meanwhile: the engine's parts are means over theirs too.")
-    return [first, *rest]
+    return [_saved(found) if hit else _unsaved(found), *rest]
+
+
+def _saved(found: Mapping[str, Any]) -> str:
+    """Say what the repeats that hit saved."""
+    tokens, cached, some = found["prompt_tokens"], found["cached_tokens"], ""
+    if found.get("outcome") == "some":
+        some = f"{found['requests_that_hit']} of {found['requests']} repeats hit. "
+    if found["saved_seconds"] <= 0:
+        miss = duration(found["miss_seconds"])
+        return f"{some}The hit saved nothing of TTFT: {miss} as a miss, no less as a hit."
+    share = f"{duration(found['saved_seconds'])} of {duration(found['miss_seconds'])}"
+    of = f" of {count(tokens)}" if tokens else ""
+    why = "" if cached is None else f": {count(round(cached))}{of} tokens were not computed again"
+    return f"{some}The hit saved {share} ({percent(found['saved_share'])}) of TTFT{why}."
+
+
+UNSAVED = {
+    "none": "There was no hit: {all} computed each time.",
+    "unknown": "Whether the repeats hit is not known.",
+    "miss hit": "There was no miss: the first request hit too.",
+}
+"""What is said of repeats whose saving is not."""
+
+
+def _unsaved(found: Mapping[str, Any]) -> str:
+    """Say what came of them instead, and that the difference of both TTFTs is no saving."""
+    tokens = found["prompt_tokens"]
+    first = UNSAVED[found["outcome"]].format(
+        all=f"all of {count(tokens)} tokens were" if tokens else "the prompt was"
+    )
+    miss, hit = duration(found["miss_seconds"]), duration(found["hit_seconds"])
+    return f"{first} TTFT was {miss} at first and {hit} repeated; no saving follows from that."
 
 
 def _tiers(result: Mapping[str, Any]) -> list[str]:

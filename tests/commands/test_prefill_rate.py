@@ -51,6 +51,18 @@ LAB = {"kvlab:request_prefill_time_seconds_sum": 1.0, "kvlab:request_prefill_tim
         (request(counted={"other_total": 1.0}), 2048, 0.6, "an upper bound"),
         (request(cached=(48,)), 2000, 0.6, "an upper bound"),
         (request(cached=(None,)), 2048, 0.6, "an upper bound"),
+        (
+            request(cached=(None,), counted={**VLLM, "vllm:prefix_cache_hits_total": 48.0}),
+            2000,
+            0.5,
+            "counter",
+        ),
+        (
+            request(counted={**VLLM, "vllm:time_to_first_token_seconds_count": 3.0}),
+            2048,
+            0.6,
+            "an upper bound",
+        ),
     ],
 )
 def test_a_miss_tells_by_the_engines_own_time_else_by_its_ttft(result, tokens, seconds, who):

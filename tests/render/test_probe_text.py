@@ -91,6 +91,10 @@ def answered(saved=0.122, cached=640, parts=PARTS, others=False):
     return found | {"parts": [{"part": name, "seconds": seconds} for name, seconds in parts]}
 
 
+def unsaved(outcome):
+    return {**answered(cached=0), "outcome": outcome, "saved_seconds": None, "saved_share": None}
+
+
 def test_a_request_says_what_the_hit_saved_and_what_is_left():
     def once(op, times, cached):
         return {
@@ -114,7 +118,9 @@ def test_a_request_says_what_the_hit_saved_and_what_is_left():
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        (answered(cached=0), "There was no hit: all of 733 tokens were computed each time."),
+        (unsaved("none"), "There was no hit: all of 733 tokens were computed each time."),
+        (unsaved("unknown"), "TTFT was 158 ms at first and 36.0 ms repeated; no saving follows from that."),
+        (unsaved("miss hit"), "There was no miss: the first request hit too."),
         (answered(saved=-0.01), "The hit saved nothing of TTFT: 158 ms as a miss, no less as a hit."),
         (answered(cached=None), "The hit saved 122 ms of 158 ms (77%) of TTFT."),
         (
