@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,19 @@ TIMEOUT_S = 120.0
 MAX_PAGE = 16 * 2**20
 MAX_EVENT, MAX_STREAM = 2**20, 64 * 2**20
 """Bytes of one line of a stream, and of a whole stream: one of a few tokens is a few kilobytes."""
+TOO_LONG = (400, 413, 422)
+LENGTH = re.compile(
+    rb"context.{0,20}length|too long|too large|maximum.{0,20}(length|tokens)|exceeds?", re.IGNORECASE
+)
+"""How servers say in the body of such an answer that a prompt does not fit."""
+SERVES = "does it serve /v1/completions, and the model that --served-model names?"
+CURES = {
+    401: "set KVDOCTOR_API_KEY to a key that it takes",
+    403: "set KVDOCTOR_API_KEY to a key that it takes",
+    429: "probe when it is less busy",
+    503: "probe when it is less busy",
+}
+"""By the status of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +68,8 @@ class Server:
             connection.request("POST", self._path("/v1/completions"), json.dumps(body), self._headers())
             with connection.getresponse() as response:
                 if response.status != 200:
-                    reason = f"{self.name} answers {response.status}"
-                    raise KvdoctorError(reason, "does it serve /v1/completions?")
-                return _timed(_events(response), begin)
+                    raise _refusal(self.name, response)
+                return _timed(_events(response), begin, tokens)
 
     def model(self) -> str:
         """Return the first model that the server lists."""
@@ -148,22 +161,54 @@ def _events(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
                 yield found
 
 
-def _timed(events: Iterator[dict[str, Any]], begin: float) -> Answer:
-    """Take the time of the first event with text, and the usage of the last one that has it."""
+def _refusal(name: str, response: http.client.HTTPResponse) -> KvdoctorError:
+    """Say what a server answers instead, with the cure; its own words may repeat the prompt, so they stay out."""
+    said = response.read(MAX_PAGE)
+    if response.status in TOO_LONG and (response.status == 413 or LENGTH.search(said)):
+        return KvdoctorError(
+            f"{name} answers {response.status}: the prompt is longer than it takes",
+            "--prompt-file of a shorter one: the model's context less --tokens",
+        )
+    cure = CURES.get(response.status, "the server's log says why" if response.status >= 500 else SERVES)
+    return KvdoctorError(f"{name} answers {response.status}", cure)
+
+
+def _timed(events: Iterator[dict[str, Any]], begin: float, tokens: int) -> Answer:
+    """Take the time of the first event with text, and the usage of the last one that has it.
+
+    Tokens may be no text, such as a byte of a letter: where none is, and each event is a token, the first event counts.
+    """
     first: float | None = None
     usage: dict[str, Any] = {}
+    times: list[float] = []
     for event in events:
         usage = _object(event.get("usage")) or usage
         choices = event.get("choices")
         told = choices if isinstance(choices, list) else ()
+        if told:
+            times.append(time.perf_counter() - begin)
         if first is None and any(_object(choice).get("text") for choice in told):
             first = time.perf_counter() - begin
     total = time.perf_counter() - begin
+    made = _count(usage.get("completion_tokens"))
+    if first is None and times and len(times) == made:
+        first = times[0]
     if first is None:
-        raise KvdoctorError("the server's answer held no text", "ask for more tokens: --tokens 4")
+        raise _no_text(made, tokens)
     cached = _count(_object(usage.get("prompt_tokens_details")).get("cached_tokens"))
-    return Answer(
-        first, total, _count(usage.get("prompt_tokens")), cached, _count(usage.get("completion_tokens"))
+    return Answer(first, total, _count(usage.get("prompt_tokens")), cached, made)
+
+
+def _no_text(made: int | None, tokens: int) -> KvdoctorError:
+    """Say that an answer held no text, and what gives one: more tokens only where all that were asked for came."""
+    if made is not None and made >= tokens:
+        return KvdoctorError(
+            f"the server's answer held no text in {made} tokens",
+            f"ask for more of them: --tokens {4 * tokens}",
+        )
+    return KvdoctorError(
+        "the server's answer held no text: the model ended it at once",
+        "--prompt-file of one that it goes on from",
     )
 
 
