@@ -229,6 +229,7 @@ def render(report: Report) -> str:
         f"<header><p class='name'>kvdoctor roofline</p><h1>{escape(title)}</h1></header>",
         paragraph(words.model_line(answer), "soft"),
         paragraph(words.machine_line(answer), "soft"),
+        paragraph(words.elsewhere_line(answer), "misfit"),
         misfits,
         _claim(report.claim),
         section(f"Decode, {words.load_line(answer)}", _cards(answer), _step(answer)),

@@ -230,6 +230,7 @@ def render(report: Report) -> str:
     answer = report.answer
     head = [*wrapped(words.title(answer)), *wrapped(words.model_line(answer), indent="  ")]
     head += [*wrapped(words.machine_line(answer), indent="  ")]
+    head += wrapped(words.elsewhere_line(answer))
     for misfit in answer.fit.misfits:
         head += wrapped(f"DOES NOT FIT: {misfit}.")
     claim = claim_lines(report.claim) if report.claim else []

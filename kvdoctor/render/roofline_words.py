@@ -127,6 +127,14 @@ def machine_line(answer: Answer) -> str:
     return f"{spread}; {what}: {rate_bytes(machine.bandwidth)} ({clean(question.card.basis)}){peak}{memory}"
 
 
+def elsewhere_line(answer: Answer) -> str:
+    """Say that the bandwidth is another card's than the one that is named; empty where it is not."""
+    card = answer.question.card
+    if card.measured is None or card.gpu is None or card.measured.is_of(card.gpu.name):
+        return ""
+    return f"Every rate below is that of {clean(card.measured.device) or 'a machine of no name'}, where it was measured"
+
+
 def millions(number: float) -> str:
     """A count of parameters: 8.03 B, 124.4 M."""
     return f"{number / 1e9:.4g} B" if number >= 1e9 else f"{number / 1e6:.4g} M"

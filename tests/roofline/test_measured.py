@@ -116,6 +116,15 @@ def test_without_a_peak_the_floor_on_a_miss_is_said_to_leave_computing_out(tmp_p
     assert "for its reads; computing is not counted (--peak TFLOPS)" in text
 
 
+def test_a_rate_of_another_machine_is_said_before_any_rate(tmp_path: Path) -> None:
+    other = question_of(Asked("Llama-3.1-8B", "H200", measured=written(tmp_path, DECODE)))
+    text = " ".join(roofline_text.render(Report(answer(other), ())).split())
+    said = "Every rate below is that of NVIDIA H100 80GB HBM3, where it was measured"
+    assert text.index(said) < text.index("Ceiling")
+    same = question_of(Asked("Llama-3.1-8B", "H100", measured=written(tmp_path, DECODE)))
+    assert "Every rate below" not in roofline_text.render(Report(answer(same), ()))
+
+
 def test_memory_that_a_card_read_is_a_gpus(tmp_path: Path) -> None:
     text = roofline_text.render(
         Report(answer(question_of(Asked("Llama-3.1-8B", measured=written(tmp_path, DECODE)))), ())
