@@ -17,7 +17,7 @@ TOO_FEW, NOISE, OVERLAP = "too few requests", "within noise", "buckets overlap"
 
 
 def of_mean(before: Diagnosis, after: Diagnosis, metric: str) -> tuple[str, str]:
-    """Say why two means can't be told apart, in two words and in a clause; both empty where they can."""
+    """Say why two means can't be told apart, in two words and in a clause; both empty where they can, or are equal."""
     old, new = before.ledgers.get(metric), after.ledgers.get(metric)
     if old is None or new is None:
         return "", ""
@@ -26,7 +26,7 @@ def of_mean(before: Diagnosis, after: Diagnosis, metric: str) -> tuple[str, str]
         if number < FEW_REQUESTS:
             return TOO_FEW, f"{counted(math.floor(number), 'request')} {when}, {FEW_REQUESTS} are needed"
     chance = ERRORS * math.hypot(_error(before, old, metric), _error(after, new, metric))
-    if abs(new.seconds - old.seconds) > chance:
+    if new.seconds == old.seconds or abs(new.seconds - old.seconds) > chance:
         return "", ""
     return NOISE, f"chance alone moves it by up to {duration(chance)}"
 

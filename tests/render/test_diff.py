@@ -134,6 +134,7 @@ def window_of(ttft: float, error: float, requests: float = 100.0) -> Diagnosis:
 @pytest.mark.parametrize(
     ("after", "said"),
     [
+        (0.1, "TTFT 100 ms to 100 ms (unchanged)"),
         # Errors of 3 and 4 ms make one of 5: chance moves a difference by 10 ms.
         (0.1101, "TTFT 100 ms to 110 ms (+10%)"),
         (0.1099, "TTFT can't tell: 100 ms, then 110 ms (chance alone moves it by up to 10.0 ms)"),
