@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from kvdoctor.errors import Absent, KvdoctorError, Unavailable
+from kvdoctor.probes.shortage import is_short, last_words, says_short, short
 
 Tell = Callable[[str, float], None]
 """Called by a probe with what it does now and the share that is done, 0..1."""
@@ -113,6 +114,8 @@ def _start(python: str, errors: IO[bytes], env: Mapping[str, str]) -> subprocess
             start_new_session=True,
         )
     except OSError as error:
+        if is_short(error):
+            raise short("this process, to start a probe,") from error
         raise KvdoctorError(f"{python} cannot be started: {error.strerror}", "--python PATH") from error
 
 
@@ -184,18 +187,18 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         break
 
 
-def _died(probe: str, code: int | None, errors: IO[bytes]) -> KvdoctorError:
+def _died(probe: str, code: int | None, errors: IO[bytes]) -> KvdoctorError | Unavailable:
     """Say how a child ended that gave no answer."""
-    errors.seek(0, os.SEEK_END)
-    errors.seek(max(0, errors.tell() - 4096))
-    last = errors.read().decode("utf-8", "replace").strip().splitlines()[-1:]
+    words = last_words(errors)
     if code is None:
         return KvdoctorError(f"the {probe} probe hangs in the kernel and cannot be ended", "look at dmesg")
     if code == -signal.SIGKILL:
         return KvdoctorError(
             f"the {probe} probe was killed from outside", "dmesg tells of an out-of-memory kill"
         )
-    said = last[0] if last else f"exit code {code}"
+    if says_short(words):
+        return short(f"the {probe} probe")
+    said = words.splitlines()[-1] if words else f"exit code {code}"
     return KvdoctorError(
         f"the {probe} probe ended without an answer: {said}", "report this with the line above"
     )

@@ -7,12 +7,14 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from datetime import timedelta
 from typing import Any
 
 from kvdoctor.errors import KvdoctorError, Unavailable
 from kvdoctor.probes import child, inside
+from kvdoctor.probes.shortage import is_short, last_words, says_short, short
 from kvdoctor.probes.timing import Row
 
 MIB = 2**20
@@ -33,9 +35,9 @@ def rows(local: bool) -> list[Row]:
     try:
         import torch.distributed as dist
     except (ImportError, OSError, MemoryError) as error:
-        raise Unavailable(
-            f"torch cannot be loaded: {error}", "more memory, or --python PATH of another"
-        ) from error
+        if is_short(error):
+            raise short("torch, to be loaded,") from error
+        raise Unavailable(f"torch cannot be loaded: {error}", "--python PATH of another") from error
     if not dist.is_available() or not dist.is_gloo_available():
         raise Unavailable("this torch was built without gloo", "--python PATH of another")
     return _paired()
@@ -47,22 +49,32 @@ def _paired() -> list[Row]:
     meeting = os.memfd_create("kvdoctor-gloo")
     place = f"/proc/{os.getpid()}/fd/{meeting}"
     code = f"{child.BOOT_PACKAGE}\nfrom kvdoctor.probes import gloo\ngloo.peer(sys.argv[2])"
-    peer = subprocess.Popen(
-        [sys.executable, "-B", "-c", code, child.package_folder(), place], stdin=subprocess.PIPE
-    )
-    try:
-        return _send(place)
-    except (RuntimeError, OSError, MemoryError) as error:
-        said = (str(error) or type(error).__name__).splitlines()[0]
-        raise Unavailable(
-            f"gloo failed: {said}", "is loopback up (ip link set lo up), and is there memory?"
-        ) from error
-    finally:
-        peer.kill()
-        peer.wait()
-        if peer.stdin:
-            peer.stdin.close()
-        os.close(meeting)
+    with tempfile.TemporaryFile() as errors:
+        peer = subprocess.Popen(
+            [sys.executable, "-B", "-c", code, child.package_folder(), place],
+            stdin=subprocess.PIPE,
+            stderr=errors,
+        )
+        try:
+            return _send(place)
+        except (RuntimeError, OSError, MemoryError) as error:
+            raise _failed(error, last_words(errors)) from error
+        finally:
+            peer.kill()
+            peer.wait()
+            if peer.stdin:
+                peer.stdin.close()
+            os.close(meeting)
+
+
+def _failed(error: Exception, words: str) -> Unavailable:
+    """Say why it failed: `words` are the other process's last."""
+    if is_short(error):
+        return short("gloo")
+    if says_short(words):
+        return short("gloo's other process on this machine")
+    said = (str(error) or type(error).__name__).splitlines()[0]
+    return Unavailable(f"gloo failed: {said}", "is loopback up? ip link set lo up")
 
 
 def _meet(place: str, rank: int) -> Any:

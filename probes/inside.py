@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import errno
 import importlib
 import json
 import os
@@ -20,6 +19,7 @@ from typing import IO, Any
 from kvdoctor.errors import Absent, KvdoctorError, Unavailable
 from kvdoctor.probes import PROBES
 from kvdoctor.probes.child import Tell
+from kvdoctor.probes.shortage import is_short, short
 
 NICE, OOM_SCORE = 10, 1000
 PR_SET_PDEATHSIG = 1
@@ -55,8 +55,8 @@ def _die(*error: Any) -> None:
 
 def answer_of(probe: str, options: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """Run a probe here and return its last message."""
-    module = importlib.import_module(PROBES[probe].module)
     try:
+        module = importlib.import_module(PROBES[probe].module)
         return {"result": module.run(options_of(module.Options, options), tell)}
     except Absent as absence:
         return {"absent": [absence.reason, absence.cure]}
@@ -65,23 +65,10 @@ def answer_of(probe: str, options: Mapping[str, Any], tell: Tell) -> dict[str, A
     except KvdoctorError as error:
         return {"failed": [error.message, error.hint]}
     except (MemoryError, OSError, ImportError, RuntimeError) as error:
-        if not _is_short(error):
+        if not is_short(error):
             raise
-        return {
-            "refused": ["this process may not have the memory that it needs", "ulimit -v, or --size less"]
-        }
-
-
-SHORT = ("failed to map segment", "annot allocate memory", "can't allocate memory", "CUDA out of memory")
-"""How the loader, the C library, torch on a CPU and torch on a GPU say that memory is short."""
-NO_THREAD = "can't start new thread"
-
-
-def _is_short(error: Exception) -> bool:
-    """Say whether it is memory, a thread's stack included, that an operation failed for."""
-    if isinstance(error, OSError):
-        return error.errno == errno.ENOMEM
-    return isinstance(error, MemoryError) or any(each in str(error) for each in (*SHORT, NO_THREAD))
+        told = short(f"the {probe} probe")
+        return {"refused": [told.reason, told.cure]}
 
 
 def options_of(kind: Any, values: Mapping[str, Any]) -> Any:

@@ -19,7 +19,7 @@ from kvdoctor.errors import KvdoctorError, Unavailable
 from kvdoctor.probes import manners, store, stream
 from kvdoctor.probes.child import Tell
 from kvdoctor.probes.footprint import Footprint
-from kvdoctor.probes.network_peer import peer
+from kvdoctor.probes.network_peer import PEER, peer
 from kvdoctor.probes.network_tempo import (
     NO_GLOO,
     SHARED_BYTES,
@@ -31,6 +31,7 @@ from kvdoctor.probes.network_tempo import (
     shared_tempo,
 )
 from kvdoctor.probes.serve import is_loopback
+from kvdoctor.probes.shortage import PeerShort, short
 from kvdoctor.probes.timing import ALONE, Row, percentile
 
 KIB, MIB = 2**10, 2**20
@@ -88,6 +89,8 @@ def run(options: Options, tell: Tell) -> dict[str, Any]:
     with peer(options.host, options.port) as (host, port):
         try:
             return _Client(host, port, options, tell).result()
+        except PeerShort as error:
+            raise short(f"the peer at {host}:{port}" if options.host else PEER) from error
         except OSError as error:
             raise KvdoctorError(
                 f"{host}:{port}: {error.strerror or error}", "is the peer still there?"
@@ -182,8 +185,11 @@ class _Client:
             while len(times) < MOST_PINGS and (len(times) < 5 or time.monotonic() < stop):
                 begin = time.perf_counter_ns()
                 line.socket.sendall(data)
-                if not line.socket.recv(1):
+                answer = line.socket.recv(1)
+                if not answer:
                     raise KvdoctorError("the peer left in the middle", "start it again")
+                if answer == stream.DECLINED[:1]:
+                    raise PeerShort
                 times.append((time.perf_counter_ns() - begin) / 1e9)
         self.tempo.rest(sum(times), size * len(times))
         rate = size / percentile(times, 0.5)

@@ -11,11 +11,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from kvdoctor.errors import KvdoctorError
-from kvdoctor.probes.stream import LARGEST, LONGEST_S, WAIT_S, Line, admit, receive, send_for, take
+from kvdoctor.errors import KvdoctorError, Unavailable
+from kvdoctor.probes.shortage import is_short
+from kvdoctor.probes.stream import LARGEST, LONGEST_S, SHORT, WAIT_S, Line, admit, receive, send_for, take
 
 MOST_STREAMS = 64
 POLL_S = 0.2
+DROP = 4096
 TALK_S = 2 * WAIT_S
 """Seconds in which a client has proved itself and said what it wants: two lines, each waited for so long."""
 WORK_S = LONGEST_S + WAIT_S
@@ -80,9 +82,35 @@ def serve(server: socket.socket, place: Place, ended: Callable[[], bool] = lambd
         if crew.busy >= MOST_STREAMS:
             connection.close()
             continue
-        threading.Thread(target=crew.serve, args=(Line(connection),), daemon=True).start()
+        _begin(crew, Line(connection))
     server.close()
     return crew.served
+
+
+def _begin(crew: _Crew, line: Line) -> None:
+    """Serve one connection in a thread of its own; say so to the client where none is to be had."""
+    try:
+        threading.Thread(target=crew.serve, args=(line,), daemon=True).start()
+    except (MemoryError, RuntimeError) as error:
+        _decline(line, error)
+        line.close()
+
+
+def _decline(line: Line, error: Exception) -> None:
+    """Tell a client that memory or threads are short here; any other error is one of ours."""
+    if not is_short(error):
+        raise error
+    with suppress(OSError, MemoryError):
+        line.say({SHORT: True})
+
+
+def _drain(line: Line) -> None:
+    """Take what a client still sends and drop it: a connection closed before that is reset, and our line is lost."""
+    stop = time.monotonic() + LONGEST_S
+    with suppress(OSError, MemoryError):
+        line.socket.shutdown(socket.SHUT_WR)
+        while time.monotonic() < stop and line.socket.recv(DROP):
+            pass
 
 
 class _Crew:
@@ -102,7 +130,10 @@ class _Crew:
             if asked is not None:
                 with _limited(line.socket, WORK_S):
                     _obey(line, asked)
-        except (OSError, KvdoctorError, ValueError, TypeError, KeyError, OverflowError):
+        except (MemoryError, RuntimeError) as error:
+            _decline(line, error)
+            _drain(line)
+        except (OSError, KvdoctorError, Unavailable, ValueError, TypeError, KeyError, OverflowError):
             pass  # a client that leaves or talks nonsense is no failure of the server
         finally:
             line.close()

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kvdoctor.errors import KvdoctorError
+from kvdoctor.errors import KvdoctorError, Unavailable
+from kvdoctor.probes.shortage import PeerShort
 
 GREETING = "kvdoctor-probe-1"
 MAX_LINE = 4096
@@ -26,6 +27,9 @@ SEGMENT = 64 * 2**10
 """Bytes that TCP offloading hands over at once at most: to wake a receiver for less costs a tenth on loopback."""
 FAST = 16 * SEGMENT
 """Bytes in the warm-up from which that wait is no longer felt."""
+SHORT = "short"
+"""The key of a line in the place of any other, bulk data included: the peer has no memory or no thread for it."""
+DECLINED = b'{"short"'
 LARGEST = 64 * 2**20
 """Bytes of the largest message that a server takes."""
 
@@ -60,6 +64,8 @@ class Line:
             raise KvdoctorError(
                 "the other side is no probe of kvdoctor", "start one: kvdoctor probe network --serve"
             )
+        if SHORT in message:
+            raise PeerShort
         return message
 
     def close(self) -> None:
@@ -93,7 +99,7 @@ def join(host: str, port: int, token: str) -> Line:
         ) from error
     try:
         _introduce(line, f"{host}:{port}", token)
-    except (KvdoctorError, OSError):
+    except (KvdoctorError, Unavailable, OSError):
         line.close()
         raise
     return line
@@ -159,6 +165,8 @@ def receive(line: Line, warm_s: float) -> dict[str, float]:
                 marked, mark = total, last
                 if total >= FAST:
                     line.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, SEGMENT)
+    if total < MAX_LINE and buffer.startswith(DECLINED):
+        raise PeerShort
     span = last - mark
     return {"bytes": float(total), "rate": (total - marked) / span if span > 0 and marked else 0.0}
 

@@ -65,7 +65,7 @@ def package(tmp_path, monkeypatch):
     """A kvdoctor package with the real child and a probe of the test's own."""
     folder = tmp_path / "kvdoctor"
     (folder / "probes").mkdir(parents=True)
-    for name in ("errors.py", "probes/child.py", "probes/inside.py"):
+    for name in ("errors.py", "probes/child.py", "probes/inside.py", "probes/shortage.py"):
         (folder / name).write_text(Path(ROOT, "kvdoctor", name).read_text())
     (folder / "__init__.py").write_text("")
     (folder / "probes" / "__init__.py").write_text(
@@ -124,9 +124,9 @@ def test_it_leaves_no_bytecode_in_the_package(package):
     [
         ("refuse", Unavailable, "no"),
         ("fail", KvdoctorError, "broke"),
-        ("memory", Unavailable, "may not have the memory"),
-        ("threads", Unavailable, "may not have the memory"),
-        ("loader", Unavailable, "may not have the memory"),
+        ("memory", Unavailable, "the fake probe could not get the memory or the threads"),
+        ("threads", Unavailable, "the fake probe could not get the memory or the threads"),
+        ("loader", Unavailable, "the fake probe could not get the memory or the threads"),
         ("absent", Absent, "no card"),
         ("hang", KvdoctorError, "RuntimeError: a bug beside a thread that waits"),
         ("crash", KvdoctorError, "ended without an answer: ValueError: a bug"),
