@@ -32,7 +32,10 @@ def _none(result: Mapping[str, Any]) -> list[Reach]:
 
 def _hbm(result: Mapping[str, Any]) -> list[Reach]:
     rate = float(result["achieved_bytes_per_s"])
-    return [Reach(str(result["measures"]), rate, 0.0, True, "read, all of it")]
+    name = str(result["measures"])
+    if result.get("conditions", {}).get("possible_cache_reading"):
+        return [Reach(f"{name} or its caches", rate, 0.0, True, "read, all of it; the caches are not known")]
+    return [Reach(name, rate, 0.0, True, "read, all of it")]
 
 
 def _pcie(result: Mapping[str, Any]) -> list[Reach]:

@@ -48,6 +48,9 @@ def probe_first(
             if is_busy:
                 print_lines("  not used as the ceiling: the service took its share of it meanwhile")
                 continue
+            if result.get("conditions", {}).get("possible_cache_reading"):
+                print_lines("  not used as the ceiling: caches may have answered a part of it")
+                continue
             told["bandwidth"] = repr(result["achieved_bytes_per_s"] / 1e9)
             told["bandwidth_basis"] = f"read by the probe of {result['measures']}"
     for name, reason in _needs(beside).items():

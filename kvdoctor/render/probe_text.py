@@ -69,7 +69,8 @@ def _rows(result: Mapping[str, Any]) -> list[str]:
 
 
 def _row(row: Mapping[str, Any]) -> str:
-    words = [row["op"], gib(row["block_bytes"])]
+    whole = row["conditions"].get("of_bytes", 0)
+    words = [row["op"], gib(row["block_bytes"]) + (f" of {gib(whole)}" if whole > row["block_bytes"] else "")]
     if row.get("queue_depth"):
         words.append(f"depth {row['queue_depth']}")
     if row.get("direction"):
@@ -93,6 +94,7 @@ def notes(result: Mapping[str, Any]) -> list[str]:
     notes = []
     if result["probe"] == "hbm":
         notes.append("rates count payload; a copy moves each byte twice: read and written")
+        notes += _caches(about)
         shares = [row["conditions"].get("on_processor", 1.0) for row in result["rows"]]
         if min(shares, default=1.0) < BUSY:
             notes.append(
@@ -107,6 +109,21 @@ def notes(result: Mapping[str, Any]) -> list[str]:
     if result["probe"] == "nvme":
         notes.append(f"{gib(about['file_bytes'])} of random data on {about['file_system']}, {about['path']}")
     return notes
+
+
+def _caches(about: Mapping[str, Any]) -> list[str]:
+    """Say how the buffers compare with the caches."""
+    if about.get("possible_cache_reading"):
+        return [
+            f"the caches of this machine are not known: they may have answered a part of {gib(about['buffer_bytes'])}, "
+            "so this is no ceiling; --size of 4 x its last-level cache is safe"
+        ]
+    cache = about.get("last_level_cache_bytes")
+    return (
+        [f"buffers of {about['buffer_bytes'] / cache:.0f} x the last-level caches, {gib(cache)}"]
+        if cache
+        else []
+    )
 
 
 def _request(result: Mapping[str, Any]) -> list[str]:

@@ -14,6 +14,7 @@ _LARGEST_FILE = 16 * 2**20
 _RATE_KEYS = ("achieved_bytes_per_s", "bytes_per_s")
 READERS = ("decode", "hbm")
 """Probes that measure how fast memory is read, the one that is preferred first."""
+_LARGE = "kvdoctor probe decode, or probe hbm where the machine tells its caches"
 _CURE = "give the JSON of kvdoctor probe decode or kvdoctor probe hbm"
 
 
@@ -32,7 +33,11 @@ def measured_in(path: Path) -> Measured:
             raise Misuse(f"{path} holds no rate", _CURE)
         return Measured("", rate)
     for name in READERS:
-        of_it = [found for one in results if one["probe"] == name and (found := of_result(one))]
+        of_it = [
+            found
+            for one in results
+            if one["probe"] == name and not _cached(one) and (found := of_result(one))
+        ]
         if of_it:
             return max(of_it, key=lambda found: found.bytes_per_s)
     raise _nothing(results, path)
@@ -41,6 +46,10 @@ def measured_in(path: Path) -> Measured:
 def _nothing(results: list[dict[str, object]], path: Path) -> Misuse:
     """Why none of a file's results will do: it was refused, it failed, or it measures something else."""
     for one in results:
+        if _cached(one):
+            return Misuse(
+                f"{path}: caches may have answered a part of what was read, so it is no ceiling", _LARGE
+            )
         why = one.get("refused") or one.get("failed")
         if one["probe"] in READERS and isinstance(why, dict):
             return Misuse(
@@ -49,6 +58,12 @@ def _nothing(results: list[dict[str, object]], path: Path) -> Misuse:
             )
     names = ", ".join(sorted({str(one["probe"]) for one in results}))
     return Misuse(f"{path} holds results of {names}, and none of how fast memory is read", _CURE)
+
+
+def _cached(result: dict[str, object]) -> bool:
+    """Whether a result says that its rate may be partly that of caches."""
+    about = result.get("conditions")
+    return isinstance(about, dict) and bool(about.get("possible_cache_reading"))
 
 
 def _text(path: Path) -> str:

@@ -41,11 +41,38 @@ def test_buffers_lie_beyond_the_last_level_cache(monkeypatch):
     assert hbm.buffer_bytes(Options()) >= 4 * 512 * MIB
 
 
-def test_a_buffer_that_the_cache_holds_is_refused(monkeypatch):
-    monkeypatch.setattr(manners, "last_level_cache", lambda root="/": 512 * MIB)
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(("more", "refused"), [(1, True), (0, False)])
+def test_a_buffer_of_less_than_four_caches_is_refused(monkeypatch, shared, more, refused):
     monkeypatch.setattr(manners, "MARGIN", 0)
-    with pytest.raises(Unavailable, match="lie mostly in the caches"):
-        hbm.run(Options(size=TILE, device="cpu"), quiet)
+    size = TILE * len(manners.processors())
+    monkeypatch.setattr(manners, "last_level_cache", lambda root="/": size // 4 + more)
+    asked = Options(size=size, device="cpu", shared=shared)
+    if not refused:
+        about = hbm.run(asked, quiet)["conditions"]
+        assert about["buffer_bytes"] == 4 * about["last_level_cache_bytes"]
+        assert about["possible_cache_reading"] is False
+        return
+    with pytest.raises(Unavailable, match="its rate would be partly theirs") as caught:
+        hbm.run(asked, quiet)
+    assert caught.value.cure.startswith("--size ")
+
+
+def test_caches_that_are_not_known_take_the_larger_buffer_and_are_said(monkeypatch):
+    monkeypatch.setattr(manners, "MARGIN", 0)
+    monkeypatch.setattr(manners, "last_level_cache", lambda root="/": 0)
+    assert hbm.buffer_bytes(Options(shared=True)) == hbm.buffer_bytes(Options()) >= hbm.LEAST
+    monkeypatch.setattr(hbm, "LEAST", TILE)
+    about = hbm.run(Options(device="cpu"), quiet)["conditions"]
+    assert (about["last_level_cache_bytes"], about["possible_cache_reading"]) == (None, True)
+
+
+def test_beside_a_service_the_bursts_go_over_four_caches_before_they_come_back(small, monkeypatch):
+    monkeypatch.setattr(manners, "last_level_cache", lambda root="/": 8 * MIB)
+    monkeypatch.setattr(hbm, "PIECE", 4 * MIB)
+    monkeypatch.setattr(hbm, "Pace", lambda shared, **more: Pace(shared, lambda seconds: None, **more))
+    for row in hbm.run(Options(device="cpu", shared=True), quiet)["rows"]:
+        assert row["conditions"]["of_bytes"] >= 4 * 8 * MIB > row["block_bytes"]
 
 
 def test_a_rate_that_no_socket_has_is_an_internal_error(small, monkeypatch):

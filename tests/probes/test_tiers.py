@@ -70,3 +70,11 @@ def test_only_a_gpus_own_link_is_split_over_ranks():
 
 def test_what_was_not_measured_is_no_tier():
     assert reaches([{"probe": "request", "rows": []}, {**NVME, "rows": []}, {**NETWORK, "rows": []}]) == ()
+
+
+def test_memory_that_caches_may_have_answered_is_called_so():
+    about = {"conditions": {"possible_cache_reading": True}}
+    found = reaches([{**HBM, "measures": "system memory", **about}])[0]
+    assert found.name == "system memory or its caches"
+    assert "the caches are not known" in found.source
+    assert reaches([{**HBM, "conditions": {"possible_cache_reading": False}}])[0].name == "HBM"

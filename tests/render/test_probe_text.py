@@ -67,6 +67,20 @@ def test_a_machine_with_other_work_gives_lower_bounds(share, said):
     assert ("lower bounds" in text) is said
 
 
+def test_a_burst_is_told_with_the_buffer_that_it_is_a_part_of():
+    about = {"buffer_bytes": 2**27, "last_level_cache_bytes": 2**25, "possible_cache_reading": False}
+    text = render([result("hbm", [row("read", 3e10, conditions={"of_bytes": 2**27})], conditions=about)])
+    assert "read, 1.00 MiB of 128 MiB" in text
+    assert "buffers of 4 x the last-level caches, 32.0 MiB" in text
+
+
+def test_memory_that_caches_may_have_answered_is_no_ceiling():
+    about = {"buffer_bytes": 2**28, "last_level_cache_bytes": None, "possible_cache_reading": True}
+    text = render([result("hbm", [row("read", 3e10, conditions={"of_bytes": 2**20})], conditions=about)])
+    assert "read, 1.00 MiB  " in text
+    assert "may have answered a part of 256 MiB, so this is no ceiling" in " ".join(text.split())
+
+
 def test_loopback_is_not_called_a_network():
     text = render([result("network", [row("transfer", 1e9)], conditions={"loopback": True})])
     assert "loopback never leaves this machine's memory" in text
