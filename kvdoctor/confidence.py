@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvdoctor import around
 from kvdoctor.case import COST, OF_TTFT, Case
-from kvdoctor.halt import Halt
+from kvdoctor.halt import Halt, gone
 from kvdoctor.judge import Judgement, ended, stopped
 from kvdoctor.model import Basis, Bound, Confidence, Metric, State, Verdict
 from kvdoctor.queue_wait import queue_wait
@@ -70,7 +70,7 @@ def _objective_unsure(case: Case) -> str | None:
 
 def confidence(case: Case, judgement: Judgement, restarts: int) -> tuple[Confidence, tuple[str, ...]]:
     """Return the level and every reason for it, best known facts first."""
-    if case.traffic.lifetime:
+    if case.traffic.lifetime and judgement.state is not State.STALLED:
         return Confidence.LOW, ("one reading: sums since the engine started, which may be days ago",)
     if judgement.state in (State.IDLE, State.STALLED):
         return _quiet(case, judgement)
@@ -85,6 +85,9 @@ def _quiet(case: Case, judgement: Judgement) -> tuple[Confidence, tuple[str, ...
     """A gauge is believed only if a counter moved: a stall that nothing but standing gauges shows is a hint."""
     if judgement.state is State.STALLED and ended(case):
         return Confidence.HIGH, ("a process of the engine is gone",)
+    if judgement.state is State.STALLED and (found := gone(case.timeline)):
+        level = Confidence.HIGH if "refused" in found.reason.lower() else Confidence.MEDIUM
+        return level, (f"no answer for {duration(found.seconds)}, up to the end",)
     halt = stopped(case) if judgement.state is State.STALLED else None
     if halt is not None:
         return _halted(halt)

@@ -23,6 +23,10 @@ class Unavailable(Exception):
         self.cure = cure
 
 
+class Unanswered(Unavailable):
+    """Nobody answers there, or not in time: whoever asks for more than metrics gets nothing either."""
+
+
 class Absent(Unavailable):
     """There is nothing of the kind here, such as a card or torch: nothing was refused."""
 

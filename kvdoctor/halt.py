@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import json
+import math
 from dataclasses import dataclass
 
 from kvdoctor import metrics as m
+from kvdoctor.recording import UNANSWERED
 from kvdoctor.silence import HALT_SECONDS, ends_only, least, longest, pending_in, silences
 from kvdoctor.timeline import Timeline
 
+GONE_SECONDS = 5.0
+"""Time without any answer, up to the end, from which whoever asks for tokens gets none either."""
 LIVE = 0.5
 """Requests that began and did not end, over those that a gauge says to run, from which the gauge is believed."""
 
@@ -27,6 +32,25 @@ class Halt:
     """Seconds from its end to the last reading; 0 while it lasts."""
     times: int = 1
     """How often it stood still, if it went on each time; `seconds` are those of all times together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """An address that answered, and then no more."""
+
+    seconds: float
+    """From the last answer to the last attempt."""
+    reason: str
+
+
+def gone(line: Timeline) -> Gone | None:
+    """Return since when an engine's address has not answered; None where it has, or for a moment only."""
+    try:
+        noted = json.loads(line.source.texts.get(UNANSWERED, "{}"))
+        found = Gone(float(noted["seconds"]), str(noted["reason"]))
+    except (ValueError, TypeError, KeyError):
+        return None
+    return found if GONE_SECONDS <= found.seconds < math.inf else None
 
 
 def halted(line: Timeline) -> Halt | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from kvdoctor import metrics as m
 from kvdoctor.case import Case
 from kvdoctor.freeze import paused
-from kvdoctor.halt import Halt, halted
+from kvdoctor.halt import Halt, gone, halted
 from kvdoctor.health import ailing, avoidable, misses, outside, tail, unhealthy
 from kvdoctor.model import Bound, Finding, Metric, State, Verdict
 from kvdoctor.silence import HALT_SECONDS
@@ -198,11 +198,15 @@ def judge(case: Case, findings: tuple[Finding, ...], slow: str | None = None) ->
     """Weigh the findings of one engine in one window."""
     metric = metric_in_question(case, slow)
     quiet = _quiet(case)
-    if case.traffic.lifetime:
+    if case.traffic.lifetime and not gone(case.timeline):
         whole = State.IDLE if quiet is State.IDLE and not case.traffic.finished else State.INSUFFICIENT
         return Judgement(whole, metric, None, dict.fromkeys(Metric, whole), (), _downgraded(findings))
     halt = stopped(case)
-    if (halt is not None and not (halt.ago and _explains_halts(findings))) or ended(case):
+    if (
+        (halt is not None and not (halt.ago and _explains_halts(findings)))
+        or ended(case)
+        or gone(case.timeline)
+    ):
         quiet = State.STALLED
     if quiet is not None:
         return Judgement(quiet, metric, None, dict.fromkeys(Metric, quiet), (), findings)

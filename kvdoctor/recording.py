@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from array import array
 from bisect import bisect_left, bisect_right
@@ -45,6 +46,10 @@ class Column:
         return self.value[low - 1] if low and last >= since else math.nan
 
 
+UNANSWERED = "unanswered"
+"""Under which a source's texts say since when, and why, it answered no more: {"seconds", "reason"}."""
+
+
 @dataclass(slots=True)
 class Source:
     """One place that was read again and again: an endpoint, a saved text, a log."""
@@ -65,6 +70,11 @@ class Source:
     columns: list[Column] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
     """Small documents read once, for example `version` and `models`; no secrets in them."""
+
+    def unanswered(self, until: float, reason: str) -> None:
+        """Note that it has not answered since its last reading, up to a moment; nothing where it has."""
+        if self.at and until > self.at[-1]:
+            self.texts[UNANSWERED] = json.dumps({"seconds": until - self.at[-1], "reason": reason})
 
     def nearest(self, moment: float) -> int:
         """Return the number of the reading nearest to a moment of the recording; there must be one."""

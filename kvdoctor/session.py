@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kvdoctor import __version__
-from kvdoctor.errors import Unavailable
+from kvdoctor.errors import Unanswered, Unavailable
 from kvdoctor.exposition import Parser
 from kvdoctor.frames import VERSION
 from kvdoctor.model import Cost, Gap
-from kvdoctor.recording import Recording, Source, add_reading
+from kvdoctor.recording import UNANSWERED, Recording, Source, add_reading
 from kvdoctor.store import Writer
 from kvdoctor.textline import Heads
 
@@ -67,6 +67,8 @@ class _Failures:
     first: float
     last: float = 0.0
     count: int = 0
+    answered: bool = True
+    """Something answered, and what it said was no page."""
 
 
 class Session:
@@ -126,6 +128,7 @@ class Session:
         """Take in a reading that failed; the same failure again is counted, not repeated."""
         self._attempts[number] += 1
         known = self._failures[number].setdefault(failure.reason, _Failures(failure.cure, at))
+        known.answered = not isinstance(failure, Unanswered)
         known.last = at
         known.count += 1
         self._look(number)
@@ -154,6 +157,7 @@ class Session:
     def finish(self) -> Recording:
         """Return the recording, its gaps and its cost filled in, and the file closed."""
         recording, self._ended = self.recording, True
+        self._note_unanswered()
         recording.cost = Cost(
             cpu_seconds=_cpu_seconds() - self._cpu,
             bytes=sum(sum(source.size) for source in recording.sources if source.kind != OWN),
@@ -164,6 +168,15 @@ class Session:
             self._writer.end(recording)
             recording.gaps = self._gaps()
         return recording
+
+    def _note_unanswered(self) -> None:
+        for number, source in enumerate(self.recording.sources):
+            failed = sorted(self._failures[number].items(), key=lambda item: item[1].last)
+            if not failed or failed[-1][1].answered:
+                continue
+            source.unanswered(failed[-1][1].last, failed[-1][0])
+            if self._writer is not None and UNANSWERED in source.texts:
+                self._writer.text(number, UNANSWERED, source.texts[UNANSWERED])
 
     def _look(self, number: int) -> None:
         """Save the gaps where a source has one of a new kind, or we ourselves: only then are all gone through."""

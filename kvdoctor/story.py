@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvdoctor.case import Case
-from kvdoctor.halt import Halt
+from kvdoctor.halt import Gone, Halt, gone
 from kvdoctor.judge import Judgement, ended, stopped
 from kvdoctor.ledger import FIRST_STEP
 from kvdoctor.model import FAMILY, Bound, Confidence, Finding, Ledger, Metric, Part, State, Verdict
@@ -69,12 +69,12 @@ def summary(case: Case, judgement: Judgement, level: Confidence) -> str:
     """The answer in a sentence or two."""
     state = judgement.state
     window = duration(case.traffic.seconds)
-    if case.traffic.lifetime:
+    if case.traffic.lifetime and state is not State.STALLED:
         return "One reading only: sums since the engine started can rule causes out, not name the one of now."
     if state is State.IDLE:
         return f"Idle: nothing ran, nothing waited and no token came in {window}."
     if state is State.STALLED:
-        return _dead(ended(case)) or _stalled(stopped(case), window)
+        return _dead(ended(case)) or _silent(gone(case.timeline)) or _stalled(stopped(case), window)
     if state is State.HEALTHY:
         ceiling = "" if case.machine.bandwidth is not None else " Bandwidth was not judged."
         return f"Healthy: objectives met, nobody waits to speak of, no ITL tail.{ceiling}"
@@ -100,6 +100,15 @@ def _dead(pairs: tuple[tuple[int, str], ...]) -> str:
     return f"Stalled: {who} ended while we watched; without it no token comes."
 
 
+def _silent(found: Gone | None) -> str:
+    """Say that an address answers no more; empty where it does."""
+    return (
+        f"Stalled: it has not answered for the last {duration(found.seconds)}: {found.reason}."
+        if found
+        else ""
+    )
+
+
 _PENDING = "requests were pending and no token came."
 
 
@@ -118,7 +127,7 @@ def _stalled(halt: Halt | None, window: str) -> str:
 
 def next_measurement(case: Case, judgement: Judgement) -> str:
     """The one thing to measure or to tell that would decide most of what is open."""
-    if case.traffic.lifetime:
+    if case.traffic.lifetime and judgement.state is not State.STALLED:
         return (
             "Take a second reading of the same process some 30 s later under load (kvdoctor record), and the "
             "difference: process_start_time_seconds must be equal in both; with running requests and preemptions."
@@ -127,6 +136,8 @@ def next_measurement(case: Case, judgement: Judgement) -> str:
         return "Run again while the service is under its usual load."
     if judgement.state is State.STALLED and ended(case):
         return "Look at the engine's log for why it ended, and at the kernel's (dmesg) for the OOM killer."
+    if judgement.state is State.STALLED and gone(case.timeline):
+        return "Look whether the server's processes live, at its log for why it ended, and at dmesg for the OOM killer."
     if judgement.state is State.STALLED:
         return "Look at the engine's stacks (py-spy dump --nonblocking --pid N) and its log."
     if case.traffic.first_tokens < 20 and not case.traffic.generated:

@@ -6,7 +6,7 @@ import http.client
 import socket
 
 from kvdoctor.address import Address
-from kvdoctor.errors import Unavailable
+from kvdoctor.errors import Unanswered, Unavailable
 
 
 def explained(error: Exception, address: Address, deadline_s: float) -> Unavailable:
@@ -15,18 +15,18 @@ def explained(error: Exception, address: Address, deadline_s: float) -> Unavaila
     if isinstance(error, TimeoutError) and str(error) == "name":
         return Unavailable(f"the name {address.host} was not resolved within {deadline_s:g} s", "check DNS")
     if isinstance(error, TimeoutError):
-        return Unavailable(
+        return Unanswered(
             f"no whole answer within {deadline_s:g} s", f"is the server overloaded, or {place} filtered?"
         )
     if isinstance(error, socket.gaierror):
         return Unavailable(f"the name {address.host} cannot be resolved", "check the host name and DNS")
     if isinstance(error, ConnectionRefusedError):
-        return Unavailable(
+        return Unanswered(
             f"nothing listens on {place} (connection refused)",
             "check the port, and that the server runs in this network namespace",
         )
     if isinstance(error, ConnectionError):
-        return Unavailable("the server closed the connection without an answer", "look at the server's log")
+        return Unanswered("the server closed the connection without an answer", "look at the server's log")
     if isinstance(error, OSError):
         return _of_network(error, address)
     if isinstance(error, http.client.HTTPException):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from loads import case, case_of, endpoint, load
 from otherpages import Served, tgi, trt
@@ -273,3 +275,36 @@ def test_gauges_of_the_last_ten_seconds_are_believed_once_they_were_read_anew(st
     page.counter("lmdeploy:generation_tokens_total", 4000, 1e5)
     found = halted(line(hold(page, start), lmdeploy.ENGINE))
     assert (found.seconds if found else None) == seconds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "state"),
+    [(4.9, State.HEALTHY), (5.0, State.STALLED), (math.inf, State.HEALTHY)],
+    ids=["for a moment", "five seconds", "no number"],
+)
+def test_an_address_that_answers_no_more_is_stalled(seconds, state):
+    recording = load(running=4)
+    source = recording.sources[0]
+    source.unanswered(source.at[-1] + seconds, "nothing listens (connection refused)")
+    assert diagnose(recording).state is state
+
+
+@pytest.mark.parametrize(
+    ("reason", "level"),
+    [
+        ("nothing listens (connection refused)", Confidence.HIGH),
+        ("no whole answer within 5 s", Confidence.MEDIUM),
+    ],
+)
+def test_an_address_that_answers_no_more_is_told_with_its_reason(reason, level):
+    recording = load(running=4, readings=1, seconds=0)
+    recording.sources[0].unanswered(recording.sources[0].at[-1] + 8, reason)
+    found = diagnose(recording)
+    assert found.summary == f"Stalled: it has not answered for the last 8.00 s: {reason}."
+    assert found.confidence is level
+
+
+def test_what_answers_again_is_not_gone():
+    source = load(running=4).sources[0]
+    source.unanswered(source.at[-1], "refused")
+    assert not source.texts

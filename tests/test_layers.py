@@ -90,7 +90,7 @@ MAY_IMPORT: dict[str, str] = {
     "causes": f"case freeze {SEEN} logmetrics logview metrics model quantity service stackclass units",
     "ledger": "histogram machine model queue_wait steps traffic units",
     "silence": "histogram metrics timeline",
-    "halt": "metrics silence timeline",
+    "halt": "metrics recording silence timeline",
     "freeze": "halt histogram metrics silence timeline",
     "health": "case freeze histogram ledger metrics model units",
     "judge": "case freeze halt health metrics model silence steps",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from kvdoctor import record as record_module
 from kvdoctor.clock import SystemClock
 from kvdoctor.collectors.prometheus import Endpoint
 from kvdoctor.crew import WORKERS
-from kvdoctor.errors import KvdoctorError, Refused, Unavailable
+from kvdoctor.errors import KvdoctorError, Refused, Unanswered, Unavailable
 from kvdoctor.record import record
 from kvdoctor.recording import Recording
 from kvdoctor.restore import load
@@ -27,6 +28,7 @@ from kvdoctor.store import Writer
 
 A, B = b"a 1\n", b"a 2\n"
 DOWN = Unavailable("it is down", "start it")
+GONE = Unanswered("nothing listens", "start it")
 
 
 def run(
@@ -76,6 +78,25 @@ def test_the_same_failure_again_is_counted_and_not_repeated() -> None:
     (gap,) = recording.gaps
     assert gap.reason == "2 of 5 readings failed (from 1.0 s to 2.0 s): it is down"
     assert gap.cure == "start it"
+
+
+@pytest.mark.parametrize(
+    ("pages", "seconds"),
+    [
+        pytest.param([A, GONE, GONE, GONE, GONE], 4.0, id="and never comes back"),
+        pytest.param([A, GONE, GONE, A, A], None, id="comes back"),
+        pytest.param([A, GONE, GONE, DOWN, DOWN], None, id="answers, though with no page"),
+        pytest.param([GONE, GONE, GONE, GONE, GONE], None, id="never answered"),
+    ],
+)
+def test_since_when_nobody_answered_is_kept(pages, seconds, tmp_path: Path) -> None:
+    path = tmp_path / "r.kvrec"
+    recording = run(FakePlace(pages), writer=Writer.create(path))
+    for each in (recording, load(path)):
+        noted = each.sources[0].texts.get("unanswered")
+        assert (json.loads(noted) if noted else None) == (
+            {"seconds": seconds, "reason": "nothing listens"} if seconds else None
+        )
 
 
 def test_when_nobody_answers_the_recording_ends_at_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -20,6 +21,11 @@ MAX_REASONS = 20
 """Kinds of failure that are told apart."""
 USUAL_STEP = 1.0
 """Seconds between two readings when a clock that was set back leaves us to guess."""
+
+_NO_ANSWER = re.compile(
+    r"refused|timed? ?out|reset by peer|no whole answer|closed the connection", re.IGNORECASE
+)
+"""How recorders, ours and others, say that nobody answered."""
 
 
 @dataclass(slots=True)
@@ -76,6 +82,9 @@ class Series:
         if not readings or bad > sum(len(source.columns) for source in recording.sources) * readings:
             raise foreign(self.name, self._first)
         recording.wall = recording.wall or recording.sources[0].wall
+        last = max(self._failures.items(), key=lambda item: item[1].last, default=None)
+        if last is not None and _NO_ANSWER.search(last[0]):
+            recording.sources[-1].unanswered(last[1].last, last[0])
         if not recording.cost.bytes:
             took = max((t for source in recording.sources for t in source.took), default=0.0)
             recording.cost = Cost(0.0, sum(sum(source.size) for source in recording.sources), took)

@@ -15,7 +15,7 @@ from badserver import PAGE, page, serving, status
 from kvdoctor import wire
 from kvdoctor.collectors import prometheus
 from kvdoctor.collectors.prometheus import Endpoint
-from kvdoctor.errors import KvdoctorError, Refused, Unavailable
+from kvdoctor.errors import KvdoctorError, Refused, Unanswered, Unavailable
 
 SHORT = 0.4
 
@@ -73,7 +73,7 @@ def test_a_deadline_holds_against_hanging_and_trickling(behaviour: badserver.Beh
         (badserver.page(b'{"a": 1', kind="application/json"), Refused, "as TensorRT-LLM does"),
         (badserver.page(b'{"a": 1}'), Refused, "as TensorRT-LLM does"),
         (badserver.page(b""), Unavailable, "empty page"),
-        (badserver.drop, Unavailable, "closed the connection without an answer"),
+        (badserver.drop, Unanswered, "closed the connection without an answer"),
         (badserver.no_http, Unavailable, "does not speak HTTP"),
         (badserver.false_zip, Unavailable, "says that it is gzip and is not"),
     ],
