@@ -7,6 +7,7 @@ more than half a burst of 50 ms can read, and about a second of them.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from kvdoctor.errors import Unavailable
 from kvdoctor.probes import cuda, manners
 from kvdoctor.probes.child import Tell
-from kvdoctor.probes.decode_plan import Work, kv_layer_bytes, plan
+from kvdoctor.probes.decode_plan import NoRoom, Work, fewest_layers, kv_layer_bytes, plan
 from kvdoctor.probes.decode_result import Asked, Times, result
 from kvdoctor.probes.footprint import Footprint
 from kvdoctor.probes.timing import ALONE, BURST_S, Pace, settle
@@ -33,6 +34,8 @@ SECONDS = 90.0
 ROUNDS, LEAST_ROUNDS = 7, 3
 MEASURE_S = 20.0
 """Seconds after which no further round begins, once there are the least."""
+PATIENT = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
+"""Beside a service a thread of ours that waits for another sleeps: spinning takes the processor that it waits for."""
 SMALL: Mapping[str, object] = {
     "model_type": "llama",
     "hidden_size": 1024,
@@ -92,6 +95,8 @@ def _taken(options: Options, room: int) -> int:
 
 def run(options: Options, tell: Tell) -> dict[str, Any]:
     """Build, warm up, time steps and plain reads in turn, and say what the whole model would do."""
+    if options.shared:
+        os.environ.update(PATIENT)  # before torch is loaded, whose threads read it once
     from kvdoctor.probes.decode_run import bench_of, device_of
 
     config, kv_dtype = _shape(options)
@@ -103,6 +108,7 @@ def run(options: Options, tell: Tell) -> dict[str, Any]:
 
         device.reserve(room)
         room = min(room, step_bytes(device, pace))
+        config = _small_enough(options, config, kv_dtype, device.cache)
     work = _fitting(options, config, kv_dtype, room, device.cache)
     device.reserve(work.bytes)
     tell(f"building {work.counts[-1]} of {config.layers} layers, {work.bytes / 2**30:.1f} GiB", 0.05)
@@ -111,8 +117,25 @@ def run(options: Options, tell: Tell) -> dict[str, Any]:
         config.with_layers(work.counts[-1]), wanted, work.counts, device, native=options.native, pace=pace
     )
     times, course = _timed(benches, device, tell, pace)
-    asked = Asked(options.model, options.batch, options.context, config, kv_dtype, options.native)
+    asked = Asked(_name(options, config), options.batch, options.context, config, kv_dtype, options.native)
     return result(asked, work.counts, benches, times, course)
+
+
+def _small_enough(options: Options, config: ModelConfig, kv_dtype: str, cache: int) -> ModelConfig:
+    """Our own model with the fewest layers that say something, so that filling them leaves time for steps.
+
+    One that was named stays as it is.
+    """
+    if options.config is not SMALL:
+        return config
+    kv_layer = kv_layer_bytes(config, options.batch, options.context, kv_dtype)
+    return config.with_layers(fewest_layers(config, kv_layer, cache))
+
+
+def _name(options: Options, config: ModelConfig) -> str:
+    """What was decoded, for people: our own model may have fewer layers."""
+    whole = options.config is not SMALL or config.layers == SMALL["num_hidden_layers"]
+    return options.model if whole else f"a Llama of {config.layers} layers"
 
 
 def _most(options: Options, *, is_host: bool) -> int:
@@ -131,7 +154,8 @@ def _timed(benches: list[Bench], device: Device, tell: Tell, pace: Pace) -> tupl
     course: dict[str, Any] = {"settled": settled, **(pace.about() if pace.shared else {})}
     if device.is_host:
         share = (time.process_time() - used) / (pace.elapsed_s - before) / (device.threads or 1)
-        return times, {**course, "on_processor": min(1.0, share)}
+        timed_on = {"waiting_left_out": True} if pace.shared else {}
+        return times, {**course, "on_processor": min(1.0, share), **timed_on}
     if pace.shared:
         return times, course
     settle(benches[-1].launched)
@@ -155,7 +179,7 @@ def _fitting(options: Options, config: ModelConfig, kv_dtype: str, room: int, ca
     """The layers to build; beside a service the reason says what limits a step."""
     try:
         return _planned(options, config, kv_dtype, room, cache)
-    except Unavailable as small:
+    except NoRoom as small:
         if not options.shared:
             raise
         reason = f"beside a service a step is to end within {1e3 * BURST_S:.0f} ms: {small.reason}"
@@ -165,13 +189,17 @@ def _fitting(options: Options, config: ModelConfig, kv_dtype: str, room: int, ca
 
 
 def _rounds(benches: list[Bench], tell: Tell, pace: Pace) -> tuple[Times, bool]:
-    """Seconds of each bench's steps and of the plain reads, in turn, so that a disturbance meets all alike."""
+    """Seconds of each bench's steps and of the plain reads, in turn, so that a disturbance meets all alike.
+
+    Beside a service on these processors, seconds on them: nice as we are, the wait for one may be a hundred times that.
+    """
     works = [*(bench.step for bench in benches), benches[-1].read]
     if pace.shared:
         from kvdoctor.probes.decode_gentle import check_step
 
         check_step(benches[-1].step, pace)
     settled = all([settle(lambda work=work: pace.spend(work), most=pace.most) for work in works])  # type: ignore[misc]
+    took = pace.burst if pace.shared and pace.on_cpu else pace.spend
     steps: list[list[float]] = [[] for _ in benches]
     reads: list[float] = []
     spent = 0.0
@@ -181,7 +209,7 @@ def _rounds(benches: list[Bench], tell: Tell, pace: Pace) -> tuple[Times, bool]:
             break
         tell(f"round {len(reads) + 1} of {rounds}", 0.3 + 0.7 * len(reads) / rounds)
         for bench, taken in zip(benches, steps, strict=True):
-            taken.append(pace.spend(bench.step))
-        reads.append(pace.spend(benches[-1].read))
+            taken.append(took(bench.step))
+        reads.append(took(benches[-1].read))
         spent += reads[-1] + sum(taken[-1] for taken in steps)
     return Times(steps, reads), settled

@@ -20,6 +20,8 @@ SHARE = 0.7
 """Of a burst that a step may take by a plain read's rate: a step reads more slowly, and others read too."""
 SAMPLE, CACHES, SAMPLES = 64 * 2**20, 2, 3
 """Bytes that are read for that rate: no less, and more than the caches hold; the fastest of some readings counts."""
+TICK_S = 1e-6
+"""Seconds below which a processor's clock tells nothing."""
 STEP = 2**20
 """Numbers that are written at once: some milliseconds on a CPU, where fresh pages cost most."""
 
@@ -39,13 +41,16 @@ class Device(Protocol):
 
 
 def step_bytes(device: Device, pace: Pace) -> int:
-    """Return the bytes that a step may read: those of a share of a burst, by a plain read of a little memory."""
+    """Return the bytes that a step may read: those of a share of a burst, by a plain read of a little memory.
+
+    A reading takes as long as the pace counts it: what is waited for a processor, behind the service, disturbs nobody.
+    """
     size = max(SAMPLE, CACHES * device.cache) // 4
     memory = empty((size,), torch.float32, device.place)
     _fill(memory, torch.zeros(STEP, device=device.place), device, pace)
     pace.spend(lambda: device.read([memory]))
-    fastest = min(pace.spend(lambda: device.read([memory])) for _ in range(SAMPLES))
-    return int(SHARE * BURST_S * memory.nbytes / fastest)
+    fastest = min(pace.burst(lambda: device.read([memory])) for _ in range(SAMPLES))
+    return int(SHARE * BURST_S * memory.nbytes / max(fastest, TICK_S))
 
 
 def weights(config: ModelConfig, seed: int, device: Device, pace: Pace) -> Weights:
@@ -79,15 +84,17 @@ def weights(config: ModelConfig, seed: int, device: Device, pace: Pace) -> Weigh
 
 
 def check_step(step: Callable[[], float], pace: Pace) -> None:
-    """Take one step; Unavailable where it is longer than a burst may be, waiting for a processor aside."""
-    before = pace.active_s
-    pace.spend(step)
-    if (burst := pace.active_s - before) > BURST_S:
-        raise Unavailable(
-            f"a step takes {1e3 * burst:.0f} ms here, and beside a service no burst is to last more than "
-            f"{1e3 * BURST_S:.0f} ms",
-            f"--size less, or {ALONE}",
-        )
+    """Take a step, a few where it is long; Unavailable where all are longer than a burst may be, waiting aside."""
+    shortest = math.inf
+    for _ in range(SAMPLES):
+        shortest = min(shortest, pace.burst(step))
+        if shortest <= BURST_S:
+            return
+    raise Unavailable(
+        f"a step takes {1e3 * shortest:.0f} ms here, and beside a service no burst is to last more than "
+        f"{1e3 * BURST_S:.0f} ms",
+        f"--size less, or {ALONE}",
+    )
 
 
 def _fill(into: Tensor, tile: Tensor, device: Device, pace: Pace) -> None:

@@ -34,6 +34,16 @@ def kv_layer_bytes(config: ModelConfig, batch: int, context: int, kv_dtype: str)
     return batch * -(-context // PAGE) * PAGE * token_bytes(config, kv_dtype)
 
 
+class NoRoom(Unavailable):
+    """Three steps of different size, of the smallest that say anything, take more than may be taken."""
+
+
+def fewest_layers(config: ModelConfig, kv_layer: int, cache: int) -> int:
+    """The fewest layers of a shape that the caches do not hold; all of them where they are not enough either."""
+    each = max(layer_bytes(config, layer) for layer in range(config.layers)) + kv_layer
+    return max(1, min(config.layers, -(-(CACHES * cache - outer_bytes(config)) // each)))
+
+
 def plan(config: ModelConfig, kv_layer: int, *, room: int, cache: int) -> Work:
     """The whole model where it fits into `room` bytes, else a few layers of its true shape.
 
@@ -53,7 +63,7 @@ def plan(config: ModelConfig, kv_layer: int, *, room: int, cache: int) -> Work:
     first = max(1, min((room - outer) // (STEPS * each), config.layers // STEPS))
     needed = outer + STEPS * first * each
     if needed > room or STEPS * first > config.layers:
-        raise Unavailable(
+        raise NoRoom(
             f"three layers of this shape take {(outer + STEPS * each) / 2**20:,.0f} MiB with their KV, "
             f"and {room / 2**20:,.0f} MiB may be taken here",
             "free memory, allow more of it (--size), or lower --batch or --context",

@@ -62,7 +62,12 @@ def result(
         "fit": _told(line, counts) if line else None,
         "kv_relative_error": last.kv_error,
         "rows": [row.as_dict() for row in _rows(benches, times, plain)],
-        "conditions": {**_conditions(asked), **course, **last.device.conditions(native=asked.native)},
+        "conditions": {
+            **_conditions(asked),
+            "rounds": len(times.reads),
+            **course,
+            **last.device.conditions(native=asked.native),
+        },
     }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -175,9 +174,8 @@ def bench_of(
     torch.manual_seed(SEED)
     columns = -(-context // PAGE)
     weights = _weights(config, device, pace)
-    begin = time.monotonic()
-    cache = PagedCache(config, rows * columns, PAGE, dtype=kv_dtype, device=device.place)
-    pace.rest(time.monotonic() - begin)
+    with pace.working():
+        cache = PagedCache(config, rows * columns, PAGE, dtype=kv_dtype, device=device.place)
     fill(cache, pace)
     tables = torch.randperm(cache.blocks).view(rows, columns).int().to(device.place)
     lengths = torch.full((rows,), context, dtype=torch.int32, device=device.place)
@@ -187,10 +185,12 @@ def bench_of(
     for count in counts:
         part = Weights(weights.embedding, weights.layers[:count], weights.norm, weights.head)
         model = Transformer(config.with_layers(count), part, cache, native=native)
-        begin = time.monotonic()
-        found.append(Bench(model, batch, device))
-        # On a GPU most of it is the processor's: kernels compiled, a graph captured, and a few steps.
-        pace.rest(time.monotonic() - begin if device.is_host else BURST_S)
+        if device.is_host:
+            with pace.working():
+                found.append(Bench(model, batch, device))
+        else:  # most of it is the processor's: kernels compiled, a graph captured, and a few steps
+            found.append(Bench(model, batch, device))
+            pace.rest(BURST_S)
     return found
 
 
@@ -208,15 +208,13 @@ def fill(cache: PagedCache, pace: Pace) -> None:
     config, place = cache.config, cache.memory.device
     slots = torch.arange(some * cache.page, device=place)
     for layer in range(config.layers):
-        begin = time.monotonic()
-        keys, values = torch.randn(2, len(slots), config.kv_heads, config.head_dim, device=place)
-        cache.write(layer, (slots // cache.page, slots % cache.page), keys, values)
-        pace.rest(time.monotonic() - begin)
+        with pace.working():
+            keys, values = torch.randn(2, len(slots), config.kv_heads, config.head_dim, device=place)
+            cache.write(layer, (slots // cache.page, slots % cache.page), keys, values)
     for start in range(some, cache.blocks, some):
-        begin = time.monotonic()
-        count = min(some, cache.blocks - start)
-        cache.memory[start : start + count] = cache.memory[:count]
-        pace.rest(time.monotonic() - begin)
+        with pace.working():
+            count = min(some, cache.blocks - start)
+            cache.memory[start : start + count] = cache.memory[:count]
 
 
 def kv_error(cache: PagedCache) -> float:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -148,6 +149,20 @@ class Pace:
         self.elapsed_s += burst
         self.rest(min(burst, time.process_time() - cpu) if self.on_cpu else burst)
         return seconds
+
+    def burst(self, run: Callable[[], float]) -> float:
+        """Do an operation and return what it counts as: its seconds, less what was waited for a processor."""
+        before = self.active_s
+        self.spend(run)
+        return self.active_s - before
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Count what the block takes as one burst, and rest after it."""
+        begin, cpu = time.monotonic(), time.process_time()
+        yield
+        burst = time.monotonic() - begin
+        self.rest(min(burst, time.process_time() - cpu) if self.on_cpu else burst)
 
     def rest(self, burst_s: float) -> None:
         """Rest ten times as long as the burst took."""

@@ -34,7 +34,13 @@ def body(result: Mapping[str, Any]) -> list[str]:
         )
     if about.get("path", "compiled") != "compiled":
         lines.append(f"  by {about['path']}: slower than compiled")
-    if about.get("threads") and about["on_processor"] < BUSY:
+    if about.get("rounds") == 1:
+        lines.append(
+            "  a single round: the second of bursts was used up, and nothing shows how far rounds differ"
+        )
+    if about.get("waiting_left_out"):
+        lines.append("  times on the processors: what was waited for one, behind the service, is left out")
+    elif about.get("threads") and about["on_processor"] < BUSY:
         lines.append(
             f"  lower bounds: other work held the processors (ours {percent(about['on_processor'])} of the time)"
         )

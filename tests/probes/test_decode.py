@@ -10,7 +10,6 @@ from kvdoctor.errors import KvdoctorError, Unavailable
 from kvdoctor.probes import cuda, decode, manners
 from kvdoctor.probes.decode import SMALL, Options
 from kvdoctor.probes.decode_plan import Work, fit, kv_layer_bytes, plan
-from kvdoctor.probes.timing import BURST_S, IDLE_FACTOR, SHARED_REPEATS, Pace
 from kvdoctor.reference.config import config_of
 from kvdoctor.reference.sizes import layer_bytes, outer_bytes, weight_bytes
 
@@ -146,63 +145,6 @@ def test_the_footprint_is_what_is_built(small):
     cost = decode.footprint(Options(config=TINY, batch=1, context=50, device="cpu"))
     assert cost.host_bytes == weight_bytes(SHAPE) + 9 * kv_layer_bytes(SHAPE, 1, 50, "fp32")
     assert cost.device_bytes == 0
-
-
-def rested(monkeypatch):
-    """Let nothing really rest; return the rests."""
-    slept = []
-    monkeypatch.setattr(decode, "Pace", lambda *a, **more: Pace(*a, **more, sleep=slept.append))
-    return slept
-
-
-@needs_torch
-def test_beside_a_service_it_rests_after_each_burst_and_says_so(small, monkeypatch):
-    slept = rested(monkeypatch)
-    found = decode.run(Options(config=TINY, batch=2, context=50, device="cpu", shared=True), quiet)
-    about = found["conditions"]
-    assert about["shared_with_others"]
-    assert sum(slept) == pytest.approx(IDLE_FACTOR * about["active_seconds"])
-    assert len(found["step_repeats_seconds"][0]) <= SHARED_REPEATS
-    assert found["basis"] == "measured"
-
-
-@needs_torch
-def test_memory_is_filled_in_pieces_of_a_few_milliseconds():
-    import torch
-
-    from kvdoctor.probes.decode_gentle import STEP, weights
-    from kvdoctor.probes.decode_run import Device
-    from kvdoctor.reference.weights import random_weights
-
-    slept = []
-    shape = config_of({**TINY, "vocab_size": 20000, "tie_word_embeddings": True})
-    made = weights(shape, 1, Device("CPU", "cpu"), Pace(shared=True, sleep=slept.append))
-    alone = random_weights(shape)
-    assert made.head is made.embedding
-    assert made.resident_bytes() == alone.resident_bytes()
-    assert len(slept) >= -(-20000 * 128 // STEP) + 9
-    assert float(made.embedding.std()) == pytest.approx(float(alone.embedding.std()), rel=0.05)
-    assert bool(torch.all(made.norm > 0.8))
-
-
-@needs_torch
-def test_a_step_longer_than_a_burst_is_refused_beside_a_service():
-    from kvdoctor.probes.decode_gentle import check_step
-
-    check_step(lambda: BURST_S, Pace(shared=True, sleep=lambda seconds: None))
-    with pytest.raises(Unavailable, match="a step takes 60 ms here") as refused:
-        check_step(lambda: 0.06, Pace(shared=True, sleep=lambda seconds: None))
-    assert "while the service is down" in refused.value.cure
-
-
-@needs_torch
-def test_what_a_burst_cannot_read_is_refused_with_the_reason(small, monkeypatch):
-    from kvdoctor.probes import decode_gentle
-
-    rested(monkeypatch)
-    monkeypatch.setattr(decode_gentle, "step_bytes", lambda device, pace: MIB)
-    with pytest.raises(Unavailable, match="beside a service a step is to end within 50 ms: three layers"):
-        decode.run(Options(config=TINY, context=50, device="cpu", shared=True), quiet)
 
 
 @pytest.mark.parametrize(
