@@ -94,7 +94,7 @@ def documents(data: bytes) -> None:
         for text in endpoint.documents().values():
             plain(text, "documents")
     with suppress(KvdoctorError):
-        _timed(_events(io.BytesIO(b"data: " + data.replace(CUT, b"\ndata: "))), 0.0)  # type: ignore[arg-type]
+        _timed(_events(io.BytesIO(b"data: " + data.replace(CUT, b"\ndata: "))), 0.0, 4)  # type: ignore[arg-type]
     file(data)
 
 
