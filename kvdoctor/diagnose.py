@@ -9,10 +9,11 @@ from kvdoctor.case import Case
 from kvdoctor.confidence import confidence
 from kvdoctor.described import layer_info, target_info
 from kvdoctor.hostnotes import host_notes
-from kvdoctor.judge import RANK, WEIGHT, Judgement, symptom
+from kvdoctor.judge import RANK, WEIGHT, Judgement
 from kvdoctor.judged import Judged, judge_engines, judge_hosts, judge_layers, objective
 from kvdoctor.logdiagnose import beside, judge_logs, log_diagnosis
 from kvdoctor.model import Bound, Confidence, Diagnosis, Finding, Gap, Ledger, Metric, State, Verdict
+from kvdoctor.naming import symptom
 from kvdoctor.recording import Recording
 from kvdoctor.service import Window
 from kvdoctor.spread import spreads
@@ -109,6 +110,8 @@ def _notes(main: Judged, others: list[Judged]) -> tuple[str, ...]:
         what = story.bound_name(finding.bound, finding.subclass) if finding else judged.judgement.state.value
         which = f" for {info.model}, beside {own.model} on one page" if info.url == own.url else ""
         lines.append(f"{info.role or info.engine} at {info.url}{which}: {what}")
+    if main.judgement.state is State.BOUND:
+        lines.append(f"Not healthy, because {'; '.join(main.judgement.unhealthy)}.")
     lines += filter(None, (overview.closed_loop(main.case), _routing(main, others)))
     lines += filter(None, (overview.disputed_start(main.case),))
     lines += around.notes(main.case)

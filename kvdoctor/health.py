@@ -24,6 +24,7 @@ OUTSIDE = 0.5
 each of the two is a mean."""
 LATE = 0.05
 """Share of requests still without a first token after TTFT's objective, from which its p95 is missed."""
+TAILED = "ITL has a tail: p99 is over three times p50"
 TAIL = 3.0
 """ITL p99 over p50 from which there is a tail (rule 3), judged on the bounds of their buckets."""
 
@@ -121,12 +122,6 @@ def unhealthy(case: Case, findings: tuple[Finding, ...]) -> tuple[str, ...]:
     late = overdue(case)
     if late > LATE * (case.traffic.first_tokens + late):
         reasons.append(f"{count(late)} requests have waited longer than the TTFT objective, and still wait")
-    still = 0.0 if case.traffic.lifetime else sum(each.seconds for each in frozen(case.timeline))
-    if still:
-        reasons.append(f"requests were pending and no token came for {duration(still)}")
-    answer = _slowest_answer(case)
-    if answer >= case.objective.ttft_p95:
-        reasons.append(f"the address that requests go to took up to {duration(answer)} to answer")
     waits = sum(_waits(case, metric) for metric in Metric)
     if case.share(waits) >= WAITS and (case.gaps or waits >= NOTICED):
         reasons.append(f"waits and stalls take {100 * case.share(waits):.0f}% of a request")
@@ -140,7 +135,19 @@ def unhealthy(case: Case, findings: tuple[Finding, ...]) -> tuple[str, ...]:
     if case.share(lost) >= AVOIDABLE and lost >= AVOIDABLE_SECONDS:
         reasons.append(f"avoidable prefill takes {100 * case.share(lost):.0f}% of a request")
     if tail(case.traffic.itl):
-        reasons.append("ITL has a tail: p99 is over three times p50")
+        reasons.append(TAILED)
+    return tuple(reasons)
+
+
+def interrupted(case: Case) -> tuple[str, ...]:
+    """List times in which nobody was served: they speak against health, and are no doing of a bound."""
+    reasons = []
+    still = 0.0 if case.traffic.lifetime else sum(each.seconds for each in frozen(case.timeline))
+    if still:
+        reasons.append(f"requests were pending and no token came for {duration(still)}")
+    answer = _slowest_answer(case)
+    if answer >= case.objective.ttft_p95:
+        reasons.append(f"the address that requests go to took up to {duration(answer)} to answer")
     return tuple(reasons)
 
 

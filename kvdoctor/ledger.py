@@ -107,7 +107,7 @@ def preemption_stall(traffic: Traffic) -> float:
     """Seconds per output gap spent waiting after a preemption (rule 6).
 
     (Integral of waiting - first queue times) / generated tokens; no more than the ITL's tail holds, and than so many
-    preempted requests can wait in the window.
+    preempted requests can have waited: each for one gap between two of its tokens.
     """
     tail, queue = traffic.tail, queue_wait(traffic)
     if not traffic.preemptions or traffic.waiting is None or tail is None or traffic.itl is None:
@@ -117,8 +117,14 @@ def preemption_stall(traffic: Traffic) -> float:
     deferred = traffic.deferred.mean if traffic.deferred is not None else 0.0
     waited = max(0.0, traffic.waiting.mean - deferred) * traffic.seconds
     first = queue.seconds * traffic.first_tokens if queue and queue.basis is Basis.MEASURED else 0.0
-    again = min(max(0.0, waited - first), traffic.preemptions * traffic.seconds)
+    again = min(max(0.0, waited - first), traffic.preemptions * _longest_gap(traffic.itl, traffic.seconds))
     return min(again / traffic.generated, tail.excess / traffic.itl.count)
+
+
+def _longest_gap(itl: Histogram, most: float) -> float:
+    """Upper end of the highest bucket that holds a gap, at most the window's length."""
+    held = (bound for bound, count in zip(itl.bounds, itl.counts, strict=True) if count > 0)
+    return min(most, max(held, default=most))
 
 
 def itl_ledger(traffic: Traffic, machine: Machine, ranks: int = 1, *, loads: float = 0.0) -> Ledger | None:

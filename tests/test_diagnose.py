@@ -69,7 +69,7 @@ LOADS = {
     ),
     "tail with prefill": ({**TAIL, "prefill_mean": 0.05}, "compute/interference"),
     "tail with preemptions": (
-        {**TAIL, "prefill_mean": 0.05, "preemptions": 30, "waiting": 30, "usage": 1.0},
+        {**TAIL, "prefill_mean": 0.05, "preemptions": 800, "waiting": 30, "usage": 1.0},
         "capacity/preemption",
     ),
     "tail with neither": ({**TAIL, "computed": 0}, "insufficient_evidence"),

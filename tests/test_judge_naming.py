@@ -6,7 +6,7 @@ import pytest
 from loads import case
 from verdicts import judged, likely
 
-from kvdoctor import judge as j
+from kvdoctor import naming as j
 from kvdoctor.model import Bound, Finding, Metric, State, Verdict
 
 LIKELY, POSSIBLE, RULED_OUT = Verdict.LIKELY, Verdict.POSSIBLE, Verdict.RULED_OUT

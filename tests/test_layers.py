@@ -93,7 +93,8 @@ MAY_IMPORT: dict[str, str] = {
     "halt": "metrics recording silence timeline",
     "freeze": "halt histogram metrics silence timeline",
     "health": "case freeze histogram ledger metrics model units",
-    "judge": "case freeze halt health metrics model silence steps",
+    "naming": "case health model steps",
+    "judge": "case freeze halt health metrics model naming silence",
     "confidence": "around case halt judge ledger model queue_wait service units",
     "story": "case halt judge ledger model units",
     "logstates": "logmetrics logview service",
@@ -105,7 +106,7 @@ MAY_IMPORT: dict[str, str] = {
     "described": "case engines hostread metrics overview service timeline",
     "judged": "case causes engines hostread joined judge machine metrics model models recording segment service "
     "timeline unmetered",
-    "diagnose": "around case confidence described hostnotes judge judged logdiagnose model overview recording service "
+    "diagnose": "around case confidence described hostnotes judge judged logdiagnose model naming overview recording service "
     "spread story told",
     "fleet": "diagnose model recording",
     # show

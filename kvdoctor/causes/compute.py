@@ -170,16 +170,12 @@ def _fewer(cost: float) -> Advice:
 
 def _separate(case: Case, part: float, cost: float) -> tuple[Advice, ...]:
     busy = prefill_share(case.traffic) or 0.0
-    even = f"the longest gaps shrink; the mean can fall by up to {duration(part)} of ITL"
-    advice = [
-        Advice(
-            "cut prefill into smaller chunks (--max-num-batched-tokens)", even, Basis.UPPER_BOUND, cost / 2
-        )
-    ]
-    if busy < PACES:
-        away = f"ITL falls to about {duration(max(0.0, case.itl.seconds - part) if case.itl else 0.0)}"
-        advice.append(Advice("prefill elsewhere (disaggregation)", away, Basis.MODELLED, cost))
-    return tuple(advice)
+    even = "the longest gaps shrink; the mean stays, as the same prefill takes more steps, and TTFT grows"
+    chunks = Advice("cut prefill into smaller chunks (--max-num-batched-tokens)", even, Basis.UPPER_BOUND)
+    if busy >= PACES:
+        return (_fewer(cost), chunks)
+    away = f"ITL falls to about {duration(max(0.0, case.itl.seconds - part) if case.itl else 0.0)}"
+    return (Advice("prefill elsewhere (disaggregation)", away, Basis.MODELLED, cost), _fewer(cost), chunks)
 
 
 def _explained(case: Case) -> float | None:
@@ -211,7 +207,9 @@ def speculation(case: Case) -> Finding:
                       of=(m.SPEC_ACCEPTED, m.SPEC_DRAFT_TOKENS)),
         case.evidence("tokens a verify step", length, "tokens", of=(m.SPEC_DRAFTS,)),
     )  # fmt: skip
-    gap = Gap("speculation", "the step without drafts is not seen", "run once without the draft model")
+    gap = Gap(
+        "speculation", "the step without drafts is not seen", "run once without speculation, and compare"
+    )
     if rate >= POOR_ACCEPT:
         why = f"{percent(rate)} of the drafted tokens are accepted."
         return Finding(Bound.COMPUTE, Verdict.RULED_OUT, "speculation", why, evidence=evidence)

@@ -17,6 +17,8 @@ MAIN = 0.5
 NEARLY_FREE = 1.15
 """Step at 1.25 x the batch over the step now, below which a larger batch costs next to nothing (rule 9)."""
 LARGER = 1.25
+LULLS = 0.2
+"""Share of the readings with nobody running or waiting, from which a queue is that of bursts: it drains."""
 RISE = 1.2
 """Waiting in the last third over the first, from which arrivals outrun the service."""
 
@@ -53,6 +55,16 @@ def _thirds(case: Case) -> float | None:
     if not first:
         return math.inf if last else None
     return last / first
+
+
+def _lulls(case: Case) -> float:
+    """Share of the readings, since somebody first waited, at which nobody runs or waits; 0 where not told."""
+    running, waiting = ([v for _, v in case.timeline.series(gauge)] for gauge in (m.RUNNING, m.WAITING))
+    start = next((i for i, number in enumerate(waiting) if number > 0), None)
+    if start is None or len(running) != len(waiting):
+        return 0.0
+    nobody = [a + b == 0 for a, b in zip(running[start:], waiting[start:], strict=True)]
+    return sum(nobody) / len(nobody)
 
 
 def _evidence(case: Case, queue: float, why_free: str, growth: float | None) -> tuple[Evidence, ...]:
@@ -112,6 +124,8 @@ def check(case: Case) -> tuple[Finding, ...]:
     if _set_aside(case):
         return (_deferred(queue, evidence),)
     limit, arrivals = queue * case.waits.limit, queue * case.waits.other
+    if _lulls(case) >= LULLS and case.waits.blocks < MAIN and not (free and case.waits.limit >= MAIN):
+        return (_bursts(case, queue, evidence),)
     if case.waits.limit >= MAIN:
         return (_limit(case, limit, free, why_free, evidence),)
     if case.waits.other >= MAIN:
@@ -162,6 +176,36 @@ def _limit(
     )
     return Finding(
         Bound.QUEUEING, Verdict.LIKELY, "admission_limit", why, Metric.TTFT, cost, cost, evidence, (), advice
+    )
+
+
+def _bursts(case: Case, cost: float, evidence: tuple[Evidence, ...]) -> Finding:
+    lulls, waiting = _lulls(case), case.traffic.waiting
+    most = waiting.peak if waiting is not None else 0.0
+    why = f"Requests come in bursts: up to {count(most)} wait at a time, and "
+    why += f"{percent(lulls)} of the time nobody is there."
+    more = (
+        case.evidence(
+            "time with nobody running or waiting", lulls, "ratio", threshold=LULLS, of=(m.RUNNING, m.WAITING)
+        ),
+        case.evidence("waiting, at most", most, "", of=(m.WAITING,)),
+    )
+    advice = (
+        Advice("spread the requests over time at the client, or shed load at the door",
+               f"up to {duration(cost)} of TTFT, as far as they can be spread", Basis.UPPER_BOUND, cost),
+        Advice("add replicas for the bursts", "the queue, as far as it goes", Basis.UPPER_BOUND),
+    )  # fmt: skip
+    return Finding(
+        Bound.QUEUEING,
+        Verdict.LIKELY,
+        "arrivals",
+        why,
+        Metric.TTFT,
+        cost,
+        cost,
+        (*evidence, *more),
+        (),
+        advice,
     )
 
 

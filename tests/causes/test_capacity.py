@@ -29,8 +29,8 @@ def waits(stall: float) -> float:
     [
         pytest.param(0, 0.5, Verdict.RULED_OUT, id="waiting, and nobody preempted"),
         pytest.param(1, 0.0, Verdict.POSSIBLE, id="preempted, and nobody waited"),
-        pytest.param(9, 0.05 * REQUEST - 1e-4, Verdict.POSSIBLE, id="stall just under 5% of a request"),
-        pytest.param(9, 0.05 * REQUEST + 1e-4, Verdict.LIKELY, id="stall just over 5% of a request"),
+        pytest.param(99, 0.05 * REQUEST - 1e-4, Verdict.POSSIBLE, id="stall just under 5% of a request"),
+        pytest.param(99, 0.05 * REQUEST + 1e-4, Verdict.LIKELY, id="stall just over 5% of a request"),
     ],
 )
 def test_preemption_is_likely_when_its_stall_is_a_share_of_a_request(preemptions, stall, verdict):
@@ -39,6 +39,13 @@ def test_preemption_is_likely_when_its_stall_is_a_share_of_a_request(preemptions
     assert found.evidence[0].value == preemptions
     if preemptions:
         assert found.share_seconds == pytest.approx(stall, abs=1e-9)
+
+
+def test_the_preempted_wait_no_longer_than_the_longest_gap():
+    """Nine preemptions, and no gap beyond 0.5 s: 4.5 s in all, of 200 requests with 19 gaps each of 4,000 tokens."""
+    found = of("preemption", **TAIL, preemptions=9, waiting=waits(0.5))
+    assert max(TAIL["itl_buckets"]) == 0.5
+    assert found.share_seconds == pytest.approx(9 * 0.5 / 4000 * 19)
 
 
 def test_an_old_preemption_is_ruled_out():

@@ -129,20 +129,23 @@ def test_look_alike_a_tail_with_no_prompt_computed_is_no_interference():
 
 def test_look_alike_a_tail_that_preemption_explains_is_no_interference():
     assert of("interference", **GAPS, prefill_mean=0.5).verdict is Verdict.LIKELY
-    stalled = of("interference", **GAPS, prefill_mean=0.5, preemptions=20, waiting=90)
+    stalled = of("interference", **GAPS, prefill_mean=0.5, preemptions=1800, waiting=90)
     assert stalled.verdict is Verdict.RULED_OUT
 
 
 @pytest.mark.parametrize(
-    ("busy", "ways"),
+    ("busy", "elsewhere"),
     [
-        pytest.param(compute.PACES - 0.01, 2, id="under half of the time in prefill"),
-        pytest.param(compute.PACES + 0.01, 1, id="over half: elsewhere it would pace just as well"),
+        pytest.param(compute.PACES - 0.01, True, id="under half of the time in prefill"),
+        pytest.param(compute.PACES + 0.01, False, id="over half: elsewhere it would pace just as well"),
     ],
 )
-def test_prefill_elsewhere_is_advised_only_while_prefill_is_not_the_pace(busy, ways):
+def test_prefill_elsewhere_is_advised_only_while_prefill_is_not_the_pace(busy, elsewhere):
     gaps = {"itl_buckets": {0.01: 2000.0, 0.5: 1800.0}, "itl_sum": 2000 * 0.008 + 1800 * 0.3}
-    assert len(of("interference", **gaps, prefill_mean=busy * 30 / 200).advice) == ways
+    advice = of("interference", **gaps, prefill_mean=busy * 30 / 200).advice
+    assert any("elsewhere" in each.do for each in advice) is elsewhere
+    (chunks,) = (each for each in advice if "chunks" in each.do)
+    assert chunks.gain_seconds is None
 
 
 def test_without_a_gap_there_is_no_interference_to_judge():

@@ -159,3 +159,26 @@ def test_without_a_first_token_or_a_number_waiting_there_is_no_data():
     for found in (*queueing.check(case_of(told)), of(first_tokens=0, finished=0)):
         assert found.verdict is Verdict.NO_DATA
         assert found.gaps[0].cure
+
+
+def bursts(lull):
+    """Every 15 readings 40 come at once; they are through after `15 - lull` readings, of which 5 with a queue."""
+    waiting = ([40.0] * 5 + [0.0] * 10) * 2 + [0.0]
+    running = ([2.0, 3.0, 5.0, 8.0, 6.0] + [4.0] * (10 - lull) + [0.0] * lull) * 2 + [0.0]
+    return {"waiting": waiting, "running": running}
+
+
+@pytest.mark.parametrize(
+    ("lull", "burst"),
+    [pytest.param(3, True, id="nobody at 7 of 31 readings"), pytest.param(2, False, id="nobody at 5 of 31")],
+)
+def test_a_queue_that_drains_until_nobody_is_there_is_that_of_bursts(lull, burst):
+    found = of(**bursts(lull))
+    assert found.argument.startswith("Requests come in bursts: up to 40 wait") is burst
+    if burst:
+        assert (found.verdict, found.subclass) == (Verdict.LIKELY, "arrivals")
+
+
+def test_look_alike_an_engine_that_was_idle_before_its_queue_came():
+    found = of(waiting=[0.0] * 16 + [40.0] * 15, running=[0.0] * 16 + [8.0] * 15)
+    assert "bursts" not in found.argument
