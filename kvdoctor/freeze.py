@@ -7,7 +7,17 @@ import math
 from kvdoctor import metrics as m
 from kvdoctor.halt import Halt
 from kvdoctor.histogram import less
-from kvdoctor.silence import HALT_SECONDS, LONGEST, Silence, least, longest, pending_in, silences
+from kvdoctor.silence import (
+    HALT_SECONDS,
+    LONGEST,
+    Silence,
+    flowed,
+    gained,
+    least,
+    longest,
+    pending_in,
+    silences,
+)
 from kvdoctor.timeline import Timeline
 
 PART = 0.15
@@ -40,7 +50,7 @@ def frozen(line: Timeline) -> Silences:
     No longer than prefills, or requests, took before the window: there it may be one more of them. Where nothing is
     known of before, no longer than the other silences, and without a prompt of unusual length at its end.
     """
-    over = silences(line, None)[:-1] if line.first >= 0 else []
+    over = [s for s in silences(line, None)[:-1] if not flowed(line, None, s)] if line.first >= 0 else []
     return _short(line, over) or _long(line, over)
 
 
@@ -80,18 +90,12 @@ def _prompts_take(line: Timeline, silence: Silence) -> float:
     if line.engine.at_finish or line.delta(m.MM_QUERIES) or seen is None or tokens is None:
         return math.inf
     before = tokens - (line.delta(m.PROMPT_COMPUTED) or 0.0)
-    taken = _gained(line.series(m.PROMPT_COMPUTED), silence.start, silence.end)
+    taken = gained(line.series(m.PROMPT_COMPUTED), silence.start, silence.end)
     return taken * seen.total / before if before > 0 and seen.count > 0 else math.inf
 
 
 def _begun(line: Timeline) -> list[tuple[float, float]]:
     return line.sample_series(m.TTFT, "count") or line.series(m.FINISHED)
-
-
-def _gained(points: list[tuple[float, float]], start: float, end: float) -> float:
-    """What a counter gained from one time to another, both among those of its readings."""
-    inside = [value for at, value in points if start <= at <= end]
-    return inside[-1] - inside[0] if inside else 0.0
 
 
 def _prompt_growth(line: Timeline, silence: Silence) -> float:
@@ -122,5 +126,5 @@ def _longer_than_before(line: Timeline) -> bool:
 def _mean_prompt(line: Timeline, times: tuple[tuple[float, float], ...]) -> float:
     """Mean length of the prompts counted in stretches of time; 0 where none was."""
     tokens, begun = line.series(m.PROMPT_TOKENS), _begun(line)
-    number = sum(_gained(begun, *each) for each in times)
-    return sum(_gained(tokens, *each) for each in times) / number if number else 0.0
+    number = sum(gained(begun, *each) for each in times)
+    return sum(gained(tokens, *each) for each in times) / number if number else 0.0

@@ -19,6 +19,9 @@ REFRESHED = 1.2
 """Silence over the period of an engine's gauges, from which they were read anew in it: who is pending then and not
 counted as ended stays pending."""
 
+FLOWED = 0.6
+"""Tokens a second over a silence, its end included, over those of the window, from which they flowed and only their
+counter stood still: one that is brought up to date every few seconds, or a page that is kept for a while."""
 _PROGRESS = (m.GENERATED, m.PROMPT_COMPUTED, m.FINISHED, m.STEPS)
 _LIFE = (m.KV_CACHE_USAGE, m.RUNNING)
 """Gauges that move while an engine runs, which tell so where counters move at the end of a request only."""
@@ -86,3 +89,18 @@ def longest(line: Timeline, *, before: bool = False) -> float:
             rows = zip(seen.bounds, seen.counts, strict=True)
             return max((bound for bound, count in rows if count > 0 and math.isfinite(bound)), default=0.0)
     return math.inf if blind or before else 0.0
+
+
+def gained(points: list[tuple[float, float]], start: float, end: float) -> float:
+    """What a counter gained from one time to another, both among those of its readings."""
+    inside = [value for at, value in points if start <= at <= end]
+    return inside[-1] - inside[0] if inside else 0.0
+
+
+def flowed(line: Timeline, rank: str | None, silence: Silence) -> bool:
+    """Say whether as many tokens are counted at the end of a silence as came of it if there was none."""
+    tokens = line.delta(m.GENERATED, rank)
+    if not tokens or not line.seconds > 0:
+        return False
+    rate = gained(line.series(m.GENERATED, rank), silence.start, silence.end) / silence.seconds
+    return rate >= FLOWED * tokens / line.seconds

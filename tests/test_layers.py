@@ -106,8 +106,8 @@ MAY_IMPORT: dict[str, str] = {
     "described": "case engines hostread metrics overview service timeline",
     "judged": "case causes engines hostread joined judge machine metrics model models recording segment service "
     "timeline unmetered",
-    "diagnose": "around case confidence described hostnotes judge judged logdiagnose model naming overview recording service "
-    "spread story told",
+    "diagnose": "around case confidence described hostnotes judge judged logdiagnose model naming overview recording "
+    "service spread story told",
     "fleet": "diagnose model recording",
     # show
     "render": "model roofline service units",
