@@ -85,7 +85,7 @@ def _quiet(case: Case, judgement: Judgement) -> tuple[Confidence, tuple[str, ...
     """A gauge is believed only if a counter moved: a stall that nothing but standing gauges shows is a hint."""
     if judgement.state is State.STALLED and ended(case):
         return Confidence.HIGH, ("a process of the engine is gone",)
-    if judgement.state is State.STALLED and (found := gone(case.timeline)):
+    if judgement.state is State.STALLED and (found := gone(case.timeline)) and not found.answered:
         level = Confidence.HIGH if "refused" in found.reason.lower() else Confidence.MEDIUM
         return level, (f"no answer for {duration(found.seconds)}, up to the end",)
     halt = stopped(case) if judgement.state is State.STALLED else None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import statistics
 
 from kvdoctor import metrics as m
 from kvdoctor.halt import Halt
@@ -27,6 +29,8 @@ ONCE_SECONDS, AGAIN_SECONDS = 5.0, 3.0
 COMPUTED = 0.25
 """Seconds of prefill that the tokens computed in a silence take as those before the window took, over the silence,
 under which it is not theirs. Prefills overlap, so that this time is rather too long."""
+REFRESHES = 3.0
+"""Silence over the usual time between changes of anything on the page: a page may be kept, and given out again."""
 LONG_PROMPTS = 5.0
 """Mean prompt after a silence over that before it, from which the silence may be a prefill of unusual length."""
 LONGER_PROMPTS = 2.0
@@ -76,8 +80,19 @@ def _short(line: Timeline, over: list[Silence]) -> Silences:
         and pending_in(line, None, s)
     )
     long_prompts = _longer_than_before(line) if line.engine.at_finish else _end_with_long_prompts(line, found)
+    if found:
+        least_now = REFRESHES * _refresh(line)
+        found = tuple(s for s in found if s.seconds >= least_now)
     counts = len(found) > 1 or any(silence.seconds >= ONCE_SECONDS for silence in found)
     return found if counts and not long_prompts else ()
+
+
+def _refresh(line: Timeline) -> float:
+    """Median seconds between readings at which anything on the page had changed; 0 with too few."""
+    changed = {i for column in line.source.columns for i in column.index if line.first <= i <= line.last}
+    times = sorted(line.source.at[i] for i in changed)
+    steps = [b - a for a, b in itertools.pairwise(times)]
+    return statistics.median(steps) if steps else 0.0
 
 
 def _prompts_take(line: Timeline, silence: Silence) -> float:

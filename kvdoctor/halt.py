@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 from dataclasses import dataclass
 
 from kvdoctor import metrics as m
@@ -14,6 +13,8 @@ from kvdoctor.timeline import Timeline
 
 GONE_SECONDS = 5.0
 """Time without any answer, up to the end, from which whoever asks for tokens gets none either."""
+MOST_SECONDS, MOST_WORDS = 1e7, 200
+"""A recording's length, and characters of a reason, beyond which a note was not written by a recorder."""
 LIVE = 0.5
 """Requests that began and did not end, over those that a gauge says to run, from which the gauge is believed."""
 
@@ -41,16 +42,20 @@ class Gone:
     seconds: float
     """From the last answer to the last attempt."""
     reason: str
+    answered: bool
+    """Something answers, such as a proxy or a login page, and what it says is no page of the engine."""
 
 
 def gone(line: Timeline) -> Gone | None:
-    """Return since when an engine's address has not answered; None where it has, or for a moment only."""
+    """Return since when an engine's address has given no page; None where it has, or for a moment only."""
     try:
         noted = json.loads(line.source.texts.get(UNANSWERED, "{}"))
-        found = Gone(float(noted["seconds"]), str(noted["reason"]))
-    except (ValueError, TypeError, KeyError):
+        seconds, reason, answered = float(noted["seconds"]), noted["reason"], noted["answered"]
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
-    return found if GONE_SECONDS <= found.seconds < math.inf else None
+    if not isinstance(reason, str) or not GONE_SECONDS <= seconds <= MOST_SECONDS:
+        return None
+    return Gone(seconds, reason[:MOST_WORDS], answered is not False)
 
 
 def halted(line: Timeline) -> Halt | None:

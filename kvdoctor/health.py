@@ -7,6 +7,7 @@ import math
 from kvdoctor import metrics as m
 from kvdoctor.case import NOTICED, Case
 from kvdoctor.freeze import frozen
+from kvdoctor.halt import gone
 from kvdoctor.histogram import Histogram, interpolated
 from kvdoctor.ledger import KV_LOAD, QUEUE
 from kvdoctor.model import Bound, Finding, Metric, Verdict
@@ -24,6 +25,8 @@ OUTSIDE = 0.5
 each of the two is a mean."""
 LATE = 0.05
 """Share of requests still without a first token after TTFT's objective, from which its p95 is missed."""
+SLOW_ANSWER = 5.0
+"""Seconds for a page from which its front end hangs, however busy the processors of whoever reads it are."""
 TAILED = "ITL has a tail: p99 is over three times p50"
 TAIL = 3.0
 """ITL p99 over p50 from which there is a tail (rule 3), judged on the bounds of their buckets."""
@@ -145,8 +148,11 @@ def interrupted(case: Case) -> tuple[str, ...]:
     still = 0.0 if case.traffic.lifetime else sum(each.seconds for each in frozen(case.timeline))
     if still:
         reasons.append(f"requests were pending and no token came for {duration(still)}")
+    silent = gone(case.timeline)
+    if silent is not None:
+        reasons.append(f"it gave no page for the last {duration(silent.seconds)}: {silent.reason}")
     answer = _slowest_answer(case)
-    if answer >= case.objective.ttft_p95:
+    if answer >= max(SLOW_ANSWER, case.objective.ttft_p95):
         reasons.append(f"the address that requests go to took up to {duration(answer)} to answer")
     return tuple(reasons)
 

@@ -105,15 +105,13 @@ def judge(case: Case, findings: tuple[Finding, ...], slow: str | None = None) ->
     """Weigh the findings of one engine in one window."""
     metric = metric_in_question(case, slow)
     quiet = _quiet(case)
-    if case.traffic.lifetime and not gone(case.timeline):
+    silent = gone(case.timeline)
+    dead = silent is not None and not silent.answered
+    if case.traffic.lifetime and not dead:
         whole = State.IDLE if quiet is State.IDLE and not case.traffic.finished else State.INSUFFICIENT
         return Judgement(whole, metric, None, dict.fromkeys(Metric, whole), (), _downgraded(findings))
     halt = stopped(case)
-    if (
-        (halt is not None and not (halt.ago and _explains_halts(findings)))
-        or ended(case)
-        or gone(case.timeline)
-    ):
+    if (halt is not None and not (halt.ago and _explains_halts(findings))) or ended(case) or dead:
         quiet = State.STALLED
     if quiet is not None:
         return Judgement(quiet, metric, None, dict.fromkeys(Metric, quiet), (), findings)

@@ -47,7 +47,7 @@ class Column:
 
 
 UNANSWERED = "unanswered"
-"""Under which a source's texts say since when, and why, it answered no more: {"seconds", "reason"}."""
+"""Under which a source's texts say since when, and why, it answered no more: {"seconds", "reason", "answered"}."""
 
 
 @dataclass(slots=True)
@@ -71,10 +71,14 @@ class Source:
     texts: dict[str, str] = field(default_factory=dict)
     """Small documents read once, for example `version` and `models`; no secrets in them."""
 
-    def unanswered(self, until: float, reason: str) -> None:
-        """Note that it has not answered since its last reading, up to a moment; nothing where it has."""
+    def unanswered(self, until: float, reason: str, *, answered: bool = False) -> None:
+        """Note that it has given no page since its last reading, up to a moment; nothing where it has.
+
+        `answered` if something answers there, and not with a page.
+        """
         if self.at and until > self.at[-1]:
-            self.texts[UNANSWERED] = json.dumps({"seconds": until - self.at[-1], "reason": reason})
+            note = {"seconds": until - self.at[-1], "reason": reason, "answered": answered}
+            self.texts[UNANSWERED] = json.dumps(note)
 
     def nearest(self, moment: float) -> int:
         """Return the number of the reading nearest to a moment of the recording; there must be one."""

@@ -172,9 +172,9 @@ class Session:
     def _note_unanswered(self) -> None:
         for number, source in enumerate(self.recording.sources):
             failed = sorted(self._failures[number].items(), key=lambda item: item[1].last)
-            if not failed or failed[-1][1].answered:
-                continue
-            source.unanswered(failed[-1][1].last, failed[-1][0])
+            if failed:
+                reason, last = failed[-1]
+                source.unanswered(last.last, reason, answered=last.answered)
             if self._writer is not None and UNANSWERED in source.texts:
                 self._writer.text(number, UNANSWERED, source.texts[UNANSWERED])
 

@@ -74,7 +74,7 @@ def summary(case: Case, judgement: Judgement, level: Confidence) -> str:
     if state is State.IDLE:
         return f"Idle: nothing ran, nothing waited and no token came in {window}."
     if state is State.STALLED:
-        return _dead(ended(case)) or _silent(gone(case.timeline)) or _stalled(stopped(case), window)
+        return _dead(ended(case)) or _silent(_dead_address(case)) or _stalled(stopped(case), window)
     if state is State.HEALTHY:
         ceiling = "" if case.machine.bandwidth is not None else " Bandwidth was not judged."
         return f"Healthy: objectives met, nobody waits to speak of, no ITL tail.{ceiling}"
@@ -98,6 +98,11 @@ def _dead(pairs: tuple[tuple[int, str], ...]) -> str:
         return ""
     who = " and ".join(f"{role} {pid}" for pid, role in pairs)
     return f"Stalled: {who} ended while we watched; without it no token comes."
+
+
+def _dead_address(case: Case) -> Gone | None:
+    found = gone(case.timeline)
+    return found if found is not None and not found.answered else None
 
 
 def _silent(found: Gone | None) -> str:
@@ -136,7 +141,7 @@ def next_measurement(case: Case, judgement: Judgement) -> str:
         return "Run again while the service is under its usual load."
     if judgement.state is State.STALLED and ended(case):
         return "Look at the engine's log for why it ended, and at the kernel's (dmesg) for the OOM killer."
-    if judgement.state is State.STALLED and gone(case.timeline):
+    if judgement.state is State.STALLED and _dead_address(case):
         return "Look whether the server's processes live, at its log for why it ended, and at dmesg for the OOM killer."
     if judgement.state is State.STALLED:
         return "Look at the engine's stacks (py-spy dump --nonblocking --pid N) and its log."

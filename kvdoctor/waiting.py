@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from kvdoctor import metrics as m
@@ -43,6 +44,17 @@ def _blocked(usage: float, need: float, running: float, peak: float, preempting:
     return usage >= FULL or 1 - usage < need or (preempting and running < peak)
 
 
+def _moved(timeline: Timeline, rank: str) -> set[float] | None:
+    """Times of the readings by which tokens had come since the one before; None where they are not told at once.
+
+    A batch that stands still because nothing moves shows no limit.
+    """
+    points = timeline.series(m.STEPS, rank) or timeline.series(m.GENERATED, rank)
+    if not points or (timeline.engine.at_finish and not timeline.has(m.STEPS)):
+        return None
+    return {points[0][0], *(b[0] for a, b in itertools.pairwise(points) if b[1] != a[1])}
+
+
 def wait_shares(timeline: Timeline, traffic: Traffic) -> WaitShares:
     """Sort the waiting of all ranks by what stood in its way."""
     totals = {"blocks": 0.0, "limit": 0.0, "other": 0.0, "unknown": 0.0}
@@ -55,13 +67,15 @@ def wait_shares(timeline: Timeline, traffic: Traffic) -> WaitShares:
         running = dict(timeline.series(m.RUNNING, rank))
         usage = dict(timeline.series(m.KV_CACHE_USAGE, rank))
         waits = [(t, w - deferred.get(t, 0.0)) for t, w in timeline.series(m.WAITING, rank)]
+        moved = _moved(timeline, rank)
         peak = max((running.get(t, 0.0) for t, w in waits if w > 0), default=0.0)
         highest = max(highest, peak)
         for t, waiting in waits:
             if waiting <= 0:
                 continue
-            readings += 1
-            near = peak > 0 and running.get(t, 0.0) >= AT_LIMIT * peak
+            still = moved is not None and t not in moved
+            readings += not still
+            near = not still and peak > 0 and running.get(t, 0.0) >= AT_LIMIT * peak
             at_limit += near
             held += near and running[t] == peak
             if t not in usage:

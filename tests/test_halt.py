@@ -321,6 +321,50 @@ def test_an_address_that_answers_no_more_is_told_with_its_reason(reason, level):
     assert found.confidence is level
 
 
+def test_an_address_that_gives_no_page_any_more_is_not_well():
+    recording = load(running=4)
+    source = recording.sources[0]
+    source.unanswered(source.at[-1] + 8, "it wants a key (HTTP 401)", answered=True)
+    found = diagnose(recording)
+    assert found.state is State.INSUFFICIENT
+    assert "it gave no page for the last 8.00 s: it wants a key (HTTP 401)" in found.summary
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "",
+        "[1]",
+        '{"seconds": "x", "reason": "r", "answered": false}',
+        '{"seconds": 1' + "0" * 400 + ', "reason": "r", "answered": false}',
+        '{"seconds": 1e308, "reason": "r", "answered": false}',
+        '{"seconds": 9, "reason": ["r"], "answered": false}',
+        "[" * 200_000,
+    ],
+    ids=["empty", "list", "word", "400 digits", "huge", "no text", "deep"],
+)
+def test_a_note_that_no_recorder_wrote_says_nothing(note):
+    recording = load(running=4)
+    recording.sources[0].texts["unanswered"] = note
+    assert diagnose(recording).state is State.HEALTHY
+
+
+@pytest.mark.parametrize("every", [3])
+def test_a_page_that_is_kept_for_seconds_is_no_halt_although_few_tokens_come(every):
+    page = endpoint(running=4)
+    for column in page.columns:
+        if column.type != "gauge":
+            # Twelve times as many tokens in every second one: chance, where few requests come.
+            kept = [i for i in column.index if i % every == 0]
+            values, total = [], column.at(0)
+            for n, _ in enumerate(kept):
+                total += 0.0 if n == 0 else (12.0 if n % 2 else 1.0)
+                values.append(total)
+            column.value[:] = type(column.value)("d", values)
+            column.index[:] = type(column.index)("I", kept)
+    assert paused(case_of(page).timeline) is None
+
+
 def test_what_answers_again_is_not_gone():
     source = load(running=4).sources[0]
     source.unanswered(source.at[-1], "refused")

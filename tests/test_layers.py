@@ -92,7 +92,7 @@ MAY_IMPORT: dict[str, str] = {
     "silence": "histogram metrics timeline",
     "halt": "metrics recording silence timeline",
     "freeze": "halt histogram metrics silence timeline",
-    "health": "case freeze histogram ledger metrics model units",
+    "health": "case freeze halt histogram ledger metrics model units",
     "naming": "case health model steps",
     "judge": "case freeze halt health metrics model naming silence",
     "confidence": "around case halt judge ledger model queue_wait service units",

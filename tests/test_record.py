@@ -85,7 +85,6 @@ def test_the_same_failure_again_is_counted_and_not_repeated() -> None:
     [
         pytest.param([A, GONE, GONE, GONE, GONE], 4.0, id="and never comes back"),
         pytest.param([A, GONE, GONE, A, A], None, id="comes back"),
-        pytest.param([A, GONE, GONE, DOWN, DOWN], None, id="answers, though with no page"),
         pytest.param([GONE, GONE, GONE, GONE, GONE], None, id="never answered"),
     ],
 )
@@ -95,8 +94,13 @@ def test_since_when_nobody_answered_is_kept(pages, seconds, tmp_path: Path) -> N
     for each in (recording, load(path)):
         noted = each.sources[0].texts.get("unanswered")
         assert (json.loads(noted) if noted else None) == (
-            {"seconds": seconds, "reason": "nothing listens"} if seconds else None
+            {"seconds": seconds, "reason": "nothing listens", "answered": False} if seconds else None
         )
+
+
+def test_since_when_something_answered_with_no_page_is_kept() -> None:
+    noted = json.loads(run(FakePlace([A, GONE, DOWN, DOWN, DOWN])).sources[0].texts["unanswered"])
+    assert noted == {"seconds": 4.0, "reason": "it is down", "answered": True}
 
 
 def test_when_nobody_answers_the_recording_ends_at_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 from kvdoctor import metrics as m
@@ -19,6 +20,8 @@ NEARLY_FREE = 1.15
 LARGER = 1.25
 LULLS = 0.2
 """Share of the readings with nobody running or waiting, from which a queue is that of bursts: it drains."""
+BURSTY = 4.0
+"""Variance of the arrivals between readings over their mean, from which they come in bursts; by chance it is 1."""
 RISE = 1.2
 """Waiting in the last third over the first, from which arrivals outrun the service."""
 
@@ -65,6 +68,17 @@ def _lulls(case: Case) -> float:
         return 0.0
     nobody = [a + b == 0 for a, b in zip(running[start:], waiting[start:], strict=True)]
     return sum(nobody) / len(nobody)
+
+
+def _dispersion(case: Case) -> float:
+    """Variance over mean of the requests that came between two readings; 0 where not told."""
+    inside = [[v for _, v in case.timeline.series(q)] for q in (m.RUNNING, m.WAITING, m.FINISHED)]
+    if not inside[0] or len({len(each) for each in inside}) > 1:
+        return 0.0
+    so_far = [sum(each) for each in zip(*inside, strict=True)]
+    came = [max(0.0, b - a) for a, b in itertools.pairwise(so_far)]
+    mean = sum(came) / len(came) if came else 0.0
+    return sum((each - mean) ** 2 for each in came) / len(came) / mean if mean else 0.0
 
 
 def _evidence(case: Case, queue: float, why_free: str, growth: float | None) -> tuple[Evidence, ...]:
@@ -124,7 +138,8 @@ def check(case: Case) -> tuple[Finding, ...]:
     if _set_aside(case):
         return (_deferred(queue, evidence),)
     limit, arrivals = queue * case.waits.limit, queue * case.waits.other
-    if _lulls(case) >= LULLS and case.waits.blocks < MAIN and not (free and case.waits.limit >= MAIN):
+    bursty = _lulls(case) >= LULLS and _dispersion(case) >= BURSTY
+    if bursty and case.waits.blocks < MAIN and not (free and case.waits.limit >= MAIN):
         return (_bursts(case, queue, evidence),)
     if case.waits.limit >= MAIN:
         return (_limit(case, limit, free, why_free, evidence),)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvdoctor import __version__, address
-from kvdoctor.errors import KvdoctorError, Refused, Unavailable
+from kvdoctor.errors import KvdoctorError, Refused, Unanswered, Unavailable
 from kvdoctor.secrets import clean, mask_url
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ _STATUS: dict[int, tuple[str, str]] = {
     503: ("it is not ready", "try again when it has started; its log says more"),
     504: _NO_PROXY,
 }
+_NOBODY = (502, 504)
+"""What a proxy says when nobody behind it answers."""
 _LASTING = frozenset((401, 403, 404, 405, 407, 410, 501))
 
 
@@ -125,6 +127,8 @@ class Endpoint:
                 "it does not accept the key",
                 "check the value of --api-key, or what the URL carries",
             )
+        if status in _NOBODY:
+            return Unanswered(f"{reason} (HTTP {status})", cure)
         kind = Refused if status in _LASTING else Unavailable
         return kind(f"{reason} (HTTP {status})", cure)
 

@@ -23,7 +23,8 @@ USUAL_STEP = 1.0
 """Seconds between two readings when a clock that was set back leaves us to guess."""
 
 _NO_ANSWER = re.compile(
-    r"refused|timed? ?out|reset by peer|no whole answer|closed the connection", re.IGNORECASE
+    r"refused|timed? ?out|HTTP 50[234]|no server behind|reset by peer|no whole answer|closed the connection",
+    re.IGNORECASE,
 )
 """How recorders, ours and others, say that nobody answered."""
 
@@ -83,8 +84,9 @@ class Series:
             raise foreign(self.name, self._first)
         recording.wall = recording.wall or recording.sources[0].wall
         last = max(self._failures.items(), key=lambda item: item[1].last, default=None)
-        if last is not None and _NO_ANSWER.search(last[0]):
-            recording.sources[-1].unanswered(last[1].last, last[0])
+        if last is not None:
+            answered = not _NO_ANSWER.search(last[0])
+            recording.sources[-1].unanswered(last[1].last, last[0], answered=answered)
         if not recording.cost.bytes:
             took = max((t for source in recording.sources for t in source.took), default=0.0)
             recording.cost = Cost(0.0, sum(sum(source.size) for source in recording.sources), took)
