@@ -54,7 +54,10 @@ def frozen(line: Timeline) -> Silences:
     No longer than prefills, or requests, took before the window: there it may be one more of them. Where nothing is
     known of before, no longer than the other silences, and without a prompt of unusual length at its end.
     """
-    over = [s for s in silences(line, None)[:-1] if not flowed(line, None, s)] if line.first >= 0 else []
+    if line.first < 0:
+        return ()
+    long = [silence for silence in silences(line, None)[:-1] if silence.seconds >= AGAIN_SECONDS]
+    over = [silence for silence in long if not flowed(line, None, silence)]
     return _short(line, over) or _long(line, over)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kvdoctor import metrics as m
 from kvdoctor.recording import UNANSWERED
-from kvdoctor.silence import HALT_SECONDS, ends_only, flowed, least, longest, pending_in, silences
+from kvdoctor.silence import HALT_SECONDS, LONGEST, ends_only, flowed, least, longest, pending_in, silences
 from kvdoctor.timeline import Timeline
 
 GONE_SECONDS = 5.0
@@ -75,9 +75,10 @@ def halted(line: Timeline) -> Halt | None:
 def _halt(line: Timeline, rank: str | None) -> tuple[float, bool] | None:
     """Seconds that one rank stands still with requests pending, and whether its gauges moved meanwhile."""
     found = silences(line, rank)
-    if not found:
+    if not found or found[-1].seconds < HALT_SECONDS:
         return None
-    late = max((each.seconds for each in found[:-1] if flowed(line, rank, each)), default=0.0)
+    alike = [each for each in found[:-1] if LONGEST * each.seconds > found[-1].seconds]
+    late = max((each.seconds for each in alike if flowed(line, rank, each)), default=0.0)
     if found[-1].seconds < least(line, HALT_SECONDS, max(late, longest(line))):
         return None
     pending = pending_in(line, rank, found[-1])
